@@ -1,0 +1,154 @@
+"""What a tool is: the contract between the model's wishes and the code that fulfils them."""
+
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from app.clock import Clock
+from app.errors import BadInput
+
+
+class Effect(StrEnum):
+    """What may be different in the world after a call; decides what happens when a call is attempted again."""
+
+    READ = "read"
+    IDEMPOTENT = "idempotent"
+    UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What the model reads as the outcome. `text` is UTF-8 of any length; the act step caps and spills it."""
+
+    text: str
+    ok: bool = True
+
+
+class Notes(Protocol):
+    """Where `remember` writes: the daily log of the workspace."""
+
+    async def remember(self, text: str, key: str) -> str:
+        """Append `text` to today's log once per `key`; answers with a sentence for the model."""
+        ...
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What one call may know. A tool gets everything from here and reads no environment, clock or global."""
+
+    workspace: Path
+    session_id: str
+    run_id: str
+    step_key: str
+    clock: Clock
+    notes: Notes
+    progress: Callable[[], None] = lambda: None
+    allow_private_hosts: bool = False
+
+
+ToolBody = Callable[..., Awaitable[ToolResult | str]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A named ability with typed arguments.
+
+    `run` is awaited once per attempt inside a durable step with validated arguments; it returns text for the
+    model, and failures the model can mend come back as `ToolResult(ok=False)`. A `MoabError` it raises becomes
+    such a result; any other exception is a fault of the tool and is reported to the model in one sentence.
+    A `durable` tool is not run inside a step: the act phase maps it to engine primitives (delegate_task).
+    """
+
+    name: str
+    description: str
+    effect: Effect
+    arguments: type[BaseModel]
+    run: ToolBody
+    timeout_s: float = 120.0
+    durable: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        """The function description in OpenAI's `tools` format (litellm translates it for other providers)."""
+        parameters = self.arguments.model_json_schema()
+        parameters.pop("title", None)
+        for prop in parameters.get("properties", {}).values():
+            prop.pop("title", None)
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": parameters},
+        }
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Checked and coerced arguments by parameter name. Raises BadInput with one line per fault."""
+        try:
+            parsed = self.arguments.model_validate(dict(arguments))
+        except ValidationError as error:
+            faults = [
+                f"- {'.'.join(str(p) for p in e['loc']) or '(arguments)'}: {e['msg']}" for e in error.errors()
+            ]
+            accepted = ", ".join(self._accepted())
+            raise BadInput(
+                f"{self.name}: the arguments do not fit.\n" + "\n".join(faults) + f"\nAccepted: {accepted}."
+            ) from error
+        return {name: getattr(parsed, name) for name in type(parsed).model_fields}
+
+    def _accepted(self) -> list[str]:
+        return [
+            f"{name} ({'required' if info.is_required() else f'default {info.default!r}'})"
+            for name, info in self.arguments.model_fields.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The tools of one kind of turn, by name."""
+
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *tools: Tool) -> "Toolbox":
+        """A toolbox of `tools`; a repeated name is a programming error and raises ValueError."""
+        by_name = {t.name: t for t in tools}
+        if len(by_name) != len(tools):
+            raise ValueError("two tools share a name")
+        return cls(by_name)
+
+    def schemas(self) -> list[dict[str, Any]]:
+        return [t.schema() for t in self.tools.values()]
+
+    def without(self, *names: str) -> "Toolbox":
+        return Toolbox({n: t for n, t in self.tools.items() if n not in names})
+
+
+def tool(
+    effect: Effect, *, name: str | None = None, timeout_s: float = 120.0, durable: bool = False
+) -> Callable[[ToolBody], Tool]:
+    """Make a Tool from an async function: the docstring is the description, `Annotated[..., Field(...)]`
+    parameters after the first (the ToolContext) become the JSON schema."""
+
+    def build(body: ToolBody) -> Tool:
+        tool_name = name or body.__name__
+        hints = typing.get_type_hints(body, include_extras=True)
+        parameters = list(inspect.signature(body).parameters.values())[1:]
+        fields: dict[str, Any] = {
+            p.name: (hints[p.name], ... if p.default is inspect.Parameter.empty else p.default)
+            for p in parameters
+        }
+        arguments = create_model(f"{tool_name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+        return Tool(
+            name=tool_name,
+            description=inspect.cleandoc(body.__doc__ or ""),
+            effect=effect,
+            arguments=arguments,
+            run=body,
+            timeout_s=timeout_s,
+            durable=durable,
+        )
+
+    return build

@@ -1,0 +1,32 @@
+"""Every error of ours, in one small tree; the docstring is the default sentence."""
+
+
+class MoabError(Exception):
+    """Moab could not do what was asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class ConfigError(MoabError):
+    """A setting has a form that is not accepted."""
+
+
+class BadInput(MoabError):
+    """The input has a form that is not accepted."""
+
+
+class NotFound(MoabError):
+    """There is no such thing."""
+
+
+class OutsideWorkspace(MoabError):
+    """The path leads outside the workspace."""
+
+
+class ChannelError(MoabError):
+    """A channel could not be used."""
+
+
+class ServiceUnavailable(MoabError):
+    """The service does not answer."""

@@ -1,0 +1,246 @@
+"""Every event as a small frozen model: name, data with Utah's camelCase names, id rule, to and from the wire."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Protocol, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from app.errors import BadInput
+
+SAFE_INTEGER = 2**53
+MAX_WIRE_DEPTH = 60
+
+
+def wire_safe(value: Any, depth: int = 0) -> Any:
+    """`value` as JSON that every hop accepts: no lone surrogates, NaN or Infinity; integers over 2^53 as text.
+
+    Everything that leaves a step or becomes an event passes here, because one lone surrogate fails a run for good.
+    """
+    if depth > MAX_WIRE_DEPTH:
+        return "[nested too deeply]"
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return value.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
+        case int():
+            return value if abs(value) <= SAFE_INTEGER else str(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {wire_safe(str(k), depth + 1): wire_safe(v, depth + 1) for k, v in value.items()}
+        case BaseModel():
+            return wire_safe(value.model_dump(by_alias=True, mode="json"), depth + 1)
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return [wire_safe(v, depth + 1) for v in value]
+        case _:
+            return wire_safe(str(value), depth + 1)
+
+
+def _id_text(value: Any) -> Any:
+    """Platform ids are text inside Moab, whatever the sender wrote."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Id = Annotated[str, BeforeValidator(_id_text)]
+OptionalId = Annotated[str | None, BeforeValidator(_id_text)]
+
+
+class Wire(BaseModel):
+    """A frozen model with camelCase names on the wire; unknown fields are kept out but never refused."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+
+class Sender(Wire):
+    """Who wrote the message."""
+
+    id: Id
+    name: str | None = None
+    username: str | None = None
+
+
+class Destination(Wire):
+    """Where the answer goes, in the platform's own ids."""
+
+    chat_id: Id
+    message_id: OptionalId = None
+    thread_id: OptionalId = None
+
+
+class Attachment(Wire):
+    """A file that came with a message: `ref` is what the channel needs to fetch it."""
+
+    kind: str
+    ref: str | None = None
+    name: str | None = None
+    mime: str | None = None
+    size: int | None = None
+
+
+class Event(Wire):
+    """Base of all events. `name` is the event's name on the wire; the fields are its data."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Parse from an event's data, whatever the event's name (an invoked function sees another name).
+
+        Raises BadInput naming the event and each field that does not fit.
+        """
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise BadInput(f"{cls.name}: the data does not fit: {faults}.") from error
+
+    def to_wire(self, event_id: str, ts: int | None = None) -> dict[str, Any]:
+        """The event as the engine takes it. `event_id` is the start signal's id: fresh for every re-send."""
+        data = wire_safe(self.model_dump(by_alias=True, exclude_none=True, mode="json"))
+        wire: dict[str, Any] = {"name": self.name, "id": event_id, "data": data}
+        return wire if ts is None else wire | {"ts": ts}
+
+
+class EventSender(Protocol):
+    """The one way events leave: the engine in this process, or Inngest through the SDK's client."""
+
+    async def send(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Return once the engine has accepted `events` durably; raises when it has not."""
+        ...
+
+
+class Routed(Event):
+    """What messages and commands share: where they came from and where answers go."""
+
+    message_key: str | None = None
+    session_key: str
+    channel: str
+    sender: Sender | None = None
+    destination: Destination
+    channel_meta: dict[str, Any] = Field(default_factory=dict)
+    origin: str = "person"
+    sent_at: str | None = None
+
+
+class MessageReceived(Routed):
+    """Something was said to the agent."""
+
+    name: ClassVar[str] = "agent.message.received"
+
+    message: str
+    attachments: tuple[Attachment, ...] = ()
+    steers: bool = True
+
+
+class CommandReceived(Routed):
+    """A line that starts with a slash; answered by acknowledge, so that it works while a turn runs."""
+
+    name: ClassVar[str] = "agent.command.received"
+
+    command: str
+    args: str = ""
+
+
+class ReplyReady(Event):
+    """A turn's answer lies in the outbox."""
+
+    name: ClassVar[str] = "agent.reply.ready"
+
+    turn_id: str
+    session_key: str
+    channel: str
+    destination: Destination
+    channel_meta: dict[str, Any] = Field(default_factory=dict)
+
+
+class SubagentSpawn(Event):
+    """A task for a sub-agent with a session of its own."""
+
+    name: ClassVar[str] = "agent.subagent.spawn"
+
+    task_id: str
+    task: str
+    sub_session_key: str
+    parent_session_key: str
+    mode: str = "wait"
+    model: str | None = None
+    parent_run_id: str | None = None
+    parent_step_key: str | None = None
+
+
+class TurnStopped(Event):
+    """A person stopped the session's turn."""
+
+    name: ClassVar[str] = "agent.turn.stopped"
+
+    session_key: str
+    turn_id: str | None = None
+
+
+class TurnEnded(Event):
+    """A turn is over; what follows a turn (memory, sweep) may be done now."""
+
+    name: ClassVar[str] = "agent.turn.ended"
+
+    session_key: str
+    turn_id: str
+
+
+class WakeDue(Event):
+    """A stored wake of a session is due."""
+
+    name: ClassVar[str] = "agent.wake.due"
+
+    session_key: str
+    wake_id: str
+
+
+class TaskCancelled(Event):
+    """A sub-agent's task was cancelled."""
+
+    name: ClassVar[str] = "agent.task.cancelled"
+
+    task_id: str
+    session_key: str
+
+
+class WorkStepDone(Event):
+    """A pipeline's step ended; the next may be ready."""
+
+    name: ClassVar[str] = "agent.work.step.done"
+
+    session_key: str
+    step_id: str
+
+
+class ApprovalDecided(Event):
+    """A permitted person decided on an approval."""
+
+    name: ClassVar[str] = "agent.approval.decided"
+
+    approval_id: str
+    session_key: str
+    decision: str
+    by: str | None = None
+    note: str | None = None
+
+
+def message_event_id(message_key: str, cause: str = "first") -> str:
+    """Event id of a message's start signal: `cause` is `first`, `edit-<date>` or `again-<n>`."""
+    return f"{message_key}:{cause}"
+
+
+def as_input(
+    text: str, *, session_key: str, channel: str, destination: Destination, **routing: Any
+) -> MessageReceived | CommandReceived:
+    """The event for one line from outside: a command if it starts with a slash and a letter, else a message."""
+    head, _, rest = text.strip().partition(" ")
+    common = {"session_key": session_key, "channel": channel, "destination": destination}
+    if len(head) > 1 and head[0] == "/" and head[1:].split("@")[0].isidentifier():
+        routing.pop("attachments", None)
+        command = head[1:].split("@")[0].lower()
+        return CommandReceived(command=command, args=rest.strip(), **common, **routing)
+    return MessageReceived(message=text, **common, **routing)
