@@ -16,9 +16,8 @@ LOCAL_MODEL = "local/smollm2-135m-instruct"
 
 MODEL_FOR_KEY = {
     "ANTHROPIC_API_KEY": "anthropic/claude-sonnet-4-6",
-    "OPENAI_API_KEY": "openai/gpt-5.2",
-    "GEMINI_API_KEY": "gemini/gemini-2.5-flash",
-    "OPENROUTER_API_KEY": "openrouter/anthropic/claude-sonnet-4.5",
+    "OPENAI_API_KEY": "openai/gpt-5.4",
+    "GEMINI_API_KEY": "gemini/gemini-pro-latest",
     "MISTRAL_API_KEY": "mistral/mistral-large-latest",
     "DEEPSEEK_API_KEY": "deepseek/deepseek-chat",
 }
@@ -53,9 +52,7 @@ class Settings(BaseSettings):
     database_url: str = ""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8787
-    api_token: SecretStr | None = Field(
-        default=None, validation_alias=AliasChoices("moab_api_token", "api_token")
-    )
+    api_token: SecretStr | None = Field(default=None, validation_alias=AliasChoices("moab_api_token", "api_token"))
     log_level: str = "info"
 
     telegram_bot_token: SecretStr | None = None
@@ -82,9 +79,7 @@ class Settings(BaseSettings):
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError(
-                f"{value!r} is not a time zone; accepted: a name such as Europe/Paris"
-            ) from error
+            raise ValueError(f"{value!r} is not a time zone; accepted: a name such as Europe/Paris") from error
         return value
 
     @property
@@ -101,9 +96,7 @@ class Settings(BaseSettings):
     def database(self) -> str:
         """SQLAlchemy URL of the app database, with an async driver."""
         url = self.database_url or f"sqlite:///{self.home / 'moab.db'}"
-        return url.replace("sqlite://", "sqlite+aiosqlite://", 1).replace(
-            "postgresql://", "postgresql+asyncpg://", 1
-        )
+        return url.replace("sqlite://", "sqlite+aiosqlite://", 1).replace("postgresql://", "postgresql+asyncpg://", 1)
 
     @property
     def model(self) -> str:
@@ -135,9 +128,7 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']} (got {_shown(e)})" for e in error.errors()
-        ]
+        faults = [f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']} (got {_shown(e)})" for e in error.errors()]
         raise ConfigError("These settings have a form that is not accepted:\n" + "\n".join(faults)) from error
 
 

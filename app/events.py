@@ -238,7 +238,7 @@ def as_input(
 ) -> MessageReceived | CommandReceived:
     """The event for one line from outside: a command if it starts with a slash and a letter, else a message."""
     head, _, rest = text.strip().partition(" ")
-    common = {"session_key": session_key, "channel": channel, "destination": destination}
+    common: dict[str, Any] = {"session_key": session_key, "channel": channel, "destination": destination}
     if len(head) > 1 and head[0] == "/" and head[1:].split("@")[0].isidentifier():
         routing.pop("attachments", None)
         command = head[1:].split("@")[0].lower()

@@ -89,9 +89,7 @@ class Tool:
         try:
             parsed = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
-            faults = [
-                f"- {'.'.join(str(p) for p in e['loc']) or '(arguments)'}: {e['msg']}" for e in error.errors()
-            ]
+            faults = [f"- {'.'.join(str(p) for p in e['loc']) or '(arguments)'}: {e['msg']}" for e in error.errors()]
             accepted = ", ".join(self._accepted())
             raise BadInput(
                 f"{self.name}: the arguments do not fit.\n" + "\n".join(faults) + f"\nAccepted: {accepted}."
@@ -137,8 +135,7 @@ def tool(
         hints = typing.get_type_hints(body, include_extras=True)
         parameters = list(inspect.signature(body).parameters.values())[1:]
         fields: dict[str, Any] = {
-            p.name: (hints[p.name], ... if p.default is inspect.Parameter.empty else p.default)
-            for p in parameters
+            p.name: (hints[p.name], ... if p.default is inspect.Parameter.empty else p.default) for p in parameters
         }
         arguments = create_model(f"{tool_name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
         return Tool(
