@@ -1,0 +1,212 @@
+"""Delivery rows: what is to be sent, in the order of its chat, each part claimed before and receipted after."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from app.channels.channel import Later, Part, Refused, SendResult, Sent
+from app.db import Tx, moment
+from app.events import Destination, wire_safe
+from app.tables import deliveries
+
+EXPIRES_AFTER = timedelta(hours=24)
+BACKOFF_S = (2.0, 8.0, 30.0, 120.0, 300.0)
+STUCK_AFTER = timedelta(minutes=2)
+"""A part claimed longer ago than this by a living process will not be heard of again."""
+
+REPEATABLE = frozenset({"terminal", "http"})
+"""Channels whose clients come to fetch: sending is only a note in the database and may be done again."""
+
+UNKNOWN_NOTICE = (
+    'I was interrupted while sending my last reply, so it may not have reached you. Say "again" if it did not.'
+)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One part to send."""
+
+    id: int
+    channel: str
+    destination: Destination
+    part: Part
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """The next part of the chat may not be sent before `until`."""
+
+    until: datetime
+
+
+def chat_key(channel: str, destination: Destination) -> str:
+    """What has an order and a rate of its own: one chat of one channel."""
+    return f"{channel}:{destination.chat_id}"
+
+
+async def put(
+    tx: Tx,
+    key: str,
+    *,
+    session_id: str,
+    run_id: str | None,
+    kind: str,
+    channel: str,
+    destination: Destination,
+    parts: Sequence[Part],
+    text: str,
+    now: datetime,
+) -> None:
+    """Write the parts of one text as rows `<key>/0`, `<key>/1`, …; a key that is there already adds nothing."""
+    if await exists(tx, key):
+        return
+    common = {
+        "session_id": session_id,
+        "run_id": run_id,
+        "kind": kind,
+        "channel": channel,
+        "chat_key": chat_key(channel, destination),
+        "destination": wire_safe(destination),
+        "state": "pending",
+        "created_at": now,
+    }
+    rows = [
+        common | {"key": f"{key}/{i}", "part": wire_safe(part), "text": wire_safe(text if i == 0 else "")}
+        for i, part in enumerate(parts)
+    ]
+    if rows:
+        await tx.execute(insert(deliveries), rows)
+
+
+async def exists(tx: Tx, key: str) -> bool:
+    return await tx.scalar(select(deliveries.c.id).where(deliveries.c.key == f"{key}/0")) is not None
+
+
+async def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blocked | None:
+    """The oldest unsent part of a chat, now ours to send; Blocked while its turn has not come; None if all are done."""
+    query = (
+        select(deliveries)
+        .where(deliveries.c.chat_key == chat, deliveries.c.state.in_(("pending", "sending")))
+        .order_by(deliveries.c.id)
+        .limit(1)
+        .with_for_update()
+    )
+    row = (await tx.execute(query)).first()
+    if row is None:
+        return None
+    not_before = moment(row.not_before)
+    if row.state == "sending":
+        if not_before is not None and not_before > now:
+            return Blocked(not_before)
+        await give_up_unknown(tx, row, now)
+        return await claim_next(tx, chat, boot_id, now)
+    if not_before is not None and not_before > now:
+        return Blocked(not_before)
+    claimed = {"state": "sending", "boot_id": boot_id, "not_before": now + STUCK_AFTER, "attempts": row.attempts + 1}
+    await tx.execute(
+        update(deliveries).where(deliveries.c.id == row.id, deliveries.c.state == "pending").values(claimed)
+    )
+    destination = Destination.model_validate(row.destination)
+    return Delivery(row.id, row.channel, destination, row.part, row.attempts + 1)
+
+
+async def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) -> None:
+    """Write down what became of a claimed part."""
+    values: dict[str, Any]
+    match result:
+        case Sent(receipt=receipt):
+            values = {"state": "sent", "receipt": wire_safe(receipt), "sent_at": now, "reason": None}
+        case Later(after_s=after_s, reason=reason):
+            pause = after_s if after_s is not None else BACKOFF_S[min(delivery.attempts, len(BACKOFF_S)) - 1]
+            values = {"state": "pending", "not_before": now + timedelta(seconds=pause), "reason": reason}
+        case Refused(reason=reason):
+            values = {"state": "failed", "reason": reason}
+        case _:
+            values = {"state": "unknown", "reason": result.reason}
+    await tx.execute(
+        update(deliveries).where(deliveries.c.id == delivery.id, deliveries.c.state == "sending").values(values)
+    )
+    if values["state"] == "unknown":
+        await _say_unknown(tx, await _row(tx, delivery.id), now)
+    await tx.execute(
+        update(deliveries)
+        .where(deliveries.c.state == "pending", deliveries.c.created_at < now - EXPIRES_AFTER)
+        .values(state="expired", reason="not sent within 24 hours")
+    )
+
+
+async def give_up_unknown(tx: Tx, row: Any, now: datetime) -> None:
+    """Close a part whose sender vanished between claim and receipt: it may have arrived, so it is not sent again.
+
+    A mailbox hands nothing over, so there the part simply waits again.
+    """
+    if row.channel in REPEATABLE:
+        await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="pending", not_before=None))
+        return
+    reason = "the service stopped between handing the part over and noting the receipt"
+    await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="unknown", reason=reason))
+    await _say_unknown(tx, row, now)
+
+
+async def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
+    if row.kind == "notice":
+        return
+    notice = {
+        "key": f"unknown/{row.id}/0",
+        "session_id": row.session_id,
+        "run_id": row.run_id,
+        "kind": "notice",
+        "channel": row.channel,
+        "chat_key": row.chat_key,
+        "destination": row.destination,
+        "part": {"text": UNKNOWN_NOTICE},
+        "text": UNKNOWN_NOTICE,
+        "state": "pending",
+        "created_at": now,
+    }
+    if not await exists(tx, f"unknown/{row.id}"):
+        await tx.execute(insert(deliveries).values(notice))
+
+
+async def _row(tx: Tx, delivery_id: int) -> Any:
+    return (await tx.execute(select(deliveries).where(deliveries.c.id == delivery_id))).one()
+
+
+async def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
+    """At start-up: close the parts that a dead boot of this home had claimed."""
+    query = select(deliveries).where(
+        deliveries.c.state == "sending",
+        deliveries.c.boot_id.startswith(home_id + ":", autoescape=True),
+        deliveries.c.boot_id != boot_id,
+    )
+    rows = (await tx.execute(query)).all()
+    for row in rows:
+        await give_up_unknown(tx, row, now)
+    return len(rows)
+
+
+async def unsent_chats(tx: Tx) -> Sequence[Any]:
+    """One row (chat_key, channel, destination, session_id) per chat that has a part to send."""
+    query = (
+        select(deliveries.c.chat_key, deliveries.c.channel, deliveries.c.destination, deliveries.c.session_id)
+        .where(deliveries.c.state == "pending")
+        .order_by(deliveries.c.id)
+    )
+    found: dict[str, Any] = {}
+    for row in (await tx.execute(query)).all():
+        found.setdefault(row.chat_key, row)
+    return list(found.values())
+
+
+async def since(tx: Tx, session_ids: Sequence[str], after: int) -> Sequence[Any]:
+    """Delivered rows of sessions with an id over `after`, for clients that fetch."""
+    query = (
+        select(deliveries)
+        .where(deliveries.c.session_id.in_(session_ids), deliveries.c.id > after, deliveries.c.state == "sent")
+        .order_by(deliveries.c.id)
+    )
+    return (await tx.execute(query)).all()

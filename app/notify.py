@@ -1,0 +1,29 @@
+"""Wake-up hints for those who wait for a change in the database; the database stays the only truth."""
+
+import asyncio
+from collections import defaultdict
+
+
+class Notifier:
+    """Publishing wakes waiters of the same key in this process; waiters in other processes wake by their time-out."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    def publish(self, key: str) -> None:
+        for event in self._waiting.get(key, ()):
+            event.set()
+
+    async def wait(self, key: str, seconds: float) -> None:
+        """Return after the next `publish(key)`, or after `seconds` at the latest."""
+        event = asyncio.Event()
+        self._waiting[key].add(event)
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._waiting[key].discard(event)
+            if not self._waiting[key]:
+                del self._waiting[key]

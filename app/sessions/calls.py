@@ -1,0 +1,118 @@
+"""Tool calls as rows: planned, started, finished or interrupted; the row is the fact, whoever asked."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import and_, or_, select, update
+
+from app.db import Tx, moment
+from app.events import wire_safe
+from app.sessions.session import OWNED_FOR
+from app.tables import calls
+
+MAY_HAVE_HAPPENED = (
+    "The service stopped while this was running. It may or may not have happened, wholly or in part. "
+    "It was not run again. Check the state of things before repeating it."
+)
+
+
+class CallState(StrEnum):
+    """A call moves planned -> started -> finished; interrupted when nobody can say how it ended."""
+
+    PLANNED = "planned"
+    STARTED = "started"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One call as recorded. `result` is what the model reads, None while there is none."""
+
+    id: int
+    run_id: str
+    step_key: str
+    name: str
+    arguments: str
+    effect: str
+    state: str
+    ok: bool | None
+    result: str | None
+    boot_id: str | None
+    seen_at: datetime | None
+    session_id: str
+    child_key: str | None = None
+
+    @classmethod
+    def from_row(cls, row: Any) -> "CallRecord":
+        fields = {name: getattr(row, name) for name in cls.__dataclass_fields__}
+        return cls(**fields | {"seen_at": moment(row.seen_at)})
+
+
+async def find(tx: Tx, run_id: str, step_key: str) -> CallRecord | None:
+    query = select(calls).where(calls.c.run_id == run_id, calls.c.step_key == step_key)
+    row = (await tx.execute(query)).first()
+    return None if row is None else CallRecord.from_row(row)
+
+
+async def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> CallRecord | None:
+    """A call of another run that still runs in this session: two tools of one session never run at once."""
+    query = select(calls).where(
+        calls.c.session_id == session_id,
+        calls.c.run_id != run_id,
+        calls.c.state == CallState.STARTED,
+        calls.c.child_key.is_(None),
+    )
+    for row in (await tx.execute(query)).all():
+        call = CallRecord.from_row(row)
+        if call.seen_at is not None and call.seen_at > now - OWNED_FOR:
+            return call
+        await interrupt(tx, call.id, now)
+    return None
+
+
+async def start(tx: Tx, call_id: int, boot_id: str, now: datetime, child_key: str | None = None) -> None:
+    """Note that the tool is about to run; from here on an unsafe one is never run again."""
+    values = {"state": CallState.STARTED, "boot_id": boot_id, "seen_at": now, "started_at": now, "child_key": child_key}
+    await tx.execute(update(calls).where(calls.c.id == call_id).values(values))
+
+
+async def seen(tx: Tx, call_id: int, now: datetime) -> None:
+    await tx.execute(update(calls).where(calls.c.id == call_id).values(seen_at=now))
+
+
+async def finish(tx: Tx, call_id: int, *, ok: bool, result: str, now: datetime, artifact: str | None = None) -> None:
+    """Record how a call ended. A finished result is a fact; the first record stays."""
+    await tx.execute(
+        update(calls)
+        .where(calls.c.id == call_id, calls.c.state != CallState.FINISHED)
+        .values(state=CallState.FINISHED, ok=ok, result=wire_safe(result), artifact=artifact, finished_at=now)
+    )
+
+
+async def interrupt(tx: Tx, call_id: int, now: datetime) -> None:
+    """Close a started call whose end nobody saw."""
+    await tx.execute(
+        update(calls)
+        .where(calls.c.id == call_id, calls.c.state == CallState.STARTED)
+        .values(state=CallState.INTERRUPTED, ok=False, result=MAY_HAVE_HAPPENED, finished_at=now)
+    )
+
+
+async def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
+    """At start-up: close unsafe calls that a dead boot of this home left started, and plan the others again."""
+    dead = and_(
+        calls.c.state == CallState.STARTED,
+        calls.c.boot_id.startswith(home_id + ":", autoescape=True),
+        calls.c.boot_id != boot_id,
+        calls.c.child_key.is_(None),
+    )
+    closed = await tx.execute(
+        update(calls)
+        .where(dead, or_(calls.c.effect == "unsafe", calls.c.effect.is_(None)))
+        .values(state=CallState.INTERRUPTED, ok=False, result=MAY_HAVE_HAPPENED, finished_at=now)
+    )
+    await tx.execute(update(calls).where(dead).values(state=CallState.PLANNED))
+    return closed.rowcount

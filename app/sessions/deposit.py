@@ -1,0 +1,135 @@
+"""The one way into a session: an input is stored once, whoever brings it and however often."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.db import Database, Tx
+from app.events import MessageReceived, wire_safe
+from app.sessions import session
+from app.tables import messages, sessions
+
+MAX_WAKES = 3
+"""How often a message that nobody answered is woken again before a person has to look."""
+
+
+@dataclass(frozen=True)
+class Deposited:
+    """Where an input lies. `fresh` is false when it was there already; `event_due` says its event is not known sent."""
+
+    message_id: int
+    session_id: str
+    fresh: bool
+    event_due: bool
+
+
+async def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: str, now: datetime) -> Deposited:
+    """Store an input under its message key `event_key`; a key that is there already changes nothing."""
+    found = await _find(tx, event_key)
+    if found is not None:
+        return found
+    session_id = await session.open_session(tx, event.session_key, new_session_id, now)
+    row = {
+        "session_id": session_id,
+        "role": "user",
+        "text": wire_safe(event.message),
+        "data": _about(event),
+        "message_key": event_key,
+        "state": "open",
+        "origin": event.origin,
+        "channel": event.channel,
+        "destination": wire_safe(event.destination),
+        "channel_meta": wire_safe(event.channel_meta),
+        "event": wire_safe(event),
+        "sent_at": event.sent_at,
+        "created_at": now,
+    }
+    try:
+        async with tx.begin_nested():
+            result = await tx.execute(insert(messages).values(row).returning(messages.c.id))
+            message_id = result.scalar_one()
+    except IntegrityError:  # another process stored it between our look and our insert
+        again = await _find(tx, event_key)
+        if again is None:
+            raise
+        return again
+    return Deposited(message_id, session_id, fresh=True, event_due=True)
+
+
+def _about(event: MessageReceived) -> dict[str, Any]:
+    about: dict[str, Any] = {}
+    if event.sender is not None:
+        about["sender"] = event.sender.name or event.sender.username or event.sender.id
+    if event.attachments:
+        about["attachments"] = [wire_safe(a) for a in event.attachments]
+    return about
+
+
+async def _find(tx: Tx, event_key: str) -> Deposited | None:
+    query = select(messages.c.id, messages.c.session_id, messages.c.event_sent_at).where(
+        messages.c.message_key == event_key
+    )
+    row = (await tx.execute(query)).first()
+    return None if row is None else Deposited(row.id, row.session_id, fresh=False, event_due=row.event_sent_at is None)
+
+
+async def mark_event_sent(database: Database, message_key: str, now: datetime) -> None:
+    """Note that the message's start signal was accepted by the engine."""
+    async with database.write() as tx:
+        await tx.execute(update(messages).where(messages.c.message_key == message_key).values(event_sent_at=now))
+
+
+async def attach_open(tx: Tx, session_id: str) -> int | None:
+    """Put open inputs that are not in the transcript yet at its end, in order; the new head, or None without one."""
+    head: int | None = await tx.scalar(select(sessions.c.head_id).where(sessions.c.id == session_id))
+    waiting = await unattached(tx, session_id)
+    for message_id in waiting:
+        await tx.execute(update(messages).where(messages.c.id == message_id).values(parent_id=head, attached=True))
+        head = message_id
+    if waiting:
+        await move_head(tx, session_id, head)
+    return head
+
+
+async def unattached(tx: Tx, session_id: str) -> Sequence[int]:
+    """Ids of open inputs that no model has been shown yet."""
+    query = (
+        select(messages.c.id)
+        .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(False))
+        .order_by(messages.c.id)
+    )
+    return (await tx.scalars(query)).all()
+
+
+async def move_head(tx: Tx, session_id: str, head: int | None) -> None:
+    await tx.execute(update(sessions).where(sessions.c.id == session_id).values(head_id=head))
+
+
+async def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
+    """Rows (id, message_key, channel, destination, channel_meta) of inputs not answered yet, oldest first."""
+    query = (
+        select(
+            messages.c.id,
+            messages.c.message_key,
+            messages.c.channel,
+            messages.c.destination,
+            messages.c.channel_meta,
+            messages.c.origin,
+        )
+        .where(messages.c.session_id == session_id, messages.c.state == "open")
+        .order_by(messages.c.id)
+    )
+    return (await tx.execute(query)).all()
+
+
+async def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
+    """Mark the open inputs that were shown to the model as `answered`, `failed` or `stopped` by this turn."""
+    await tx.execute(
+        update(messages)
+        .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(True))
+        .values(state=state, answered_by=run_id)
+    )

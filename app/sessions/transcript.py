@@ -1,0 +1,164 @@
+"""What was said and done in a session, as the model will read it: a chain of messages, each with its calls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from app.db import Tx, moment
+from app.events import wire_safe
+from app.sessions import deposit
+from app.sessions.calls import CallRecord, CallState
+from app.tables import calls, messages
+
+WINDOW = 2_000
+"""How many of a session's newest messages are read for one thought."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message of the transcript. `calls` are the tool calls of an assistant message, in order."""
+
+    id: int
+    role: str
+    text: str
+    at: datetime
+    calls: tuple[CallRecord, ...] = ()
+    origin: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewCall:
+    """A call the model asked for, before anything was done about it."""
+
+    step_key: str
+    provider_id: str
+    name: str
+    arguments: str
+    effect: str
+
+
+async def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
+    """The chain that ends at `head`, oldest first, at most WINDOW messages."""
+    query = (
+        select(messages)
+        .where(messages.c.session_id == session_id, messages.c.id <= (head or 0))
+        .order_by(messages.c.id.desc())
+        .limit(WINDOW)
+    )
+    rows = {row.id: row for row in (await tx.execute(query)).all()}
+    chain: list[Any] = []
+    while head is not None and head in rows:
+        chain.append(rows[head])
+        head = rows[head].parent_id
+    chain.reverse()
+    by_message = await _calls_since(tx, session_id, min(rows, default=0))
+    return [
+        Entry(
+            id=row.id,
+            role=row.role,
+            text=row.text,
+            at=moment(row.created_at) or row.created_at,
+            calls=tuple(by_message.get(row.id, ())),
+            origin=row.origin,
+            data=row.data,
+        )
+        for row in chain
+    ]
+
+
+async def _calls_since(tx: Tx, session_id: str, first_message: int) -> dict[int, list[CallRecord]]:
+    query = (
+        select(calls)
+        .where(calls.c.session_id == session_id, calls.c.message_id >= first_message)
+        .order_by(calls.c.message_id, calls.c.position)
+    )
+    found: dict[int, list[CallRecord]] = {}
+    for row in (await tx.execute(query)).all():
+        found.setdefault(row.message_id, []).append(CallRecord.from_row(row))
+    return found
+
+
+async def find_step(tx: Tx, run_id: str, step_key: str) -> int | None:
+    """The id of the assistant message that this step recorded, if it did."""
+    query = select(messages.c.id).where(messages.c.run_id == run_id, messages.c.step_key == step_key)
+    found: int | None = await tx.scalar(query)
+    return found
+
+
+async def record_assistant(
+    tx: Tx,
+    session_id: str,
+    *,
+    run_id: str,
+    step_key: str,
+    parent: int | None,
+    text: str,
+    new_calls: Sequence[NewCall],
+    data: dict[str, Any],
+    now: datetime,
+) -> int:
+    """Add the model's words and the calls it asked for, and move the session's head there; the new message's id."""
+    row = {
+        "session_id": session_id,
+        "role": "assistant",
+        "parent_id": parent,
+        "attached": True,
+        "text": wire_safe(text),
+        "data": wire_safe(data),
+        "run_id": run_id,
+        "step_key": step_key,
+        "created_at": now,
+    }
+    message_id: int = (await tx.execute(insert(messages).values(row).returning(messages.c.id))).scalar_one()
+    if new_calls:
+        await tx.execute(
+            insert(calls),
+            [
+                {
+                    "session_id": session_id,
+                    "message_id": message_id,
+                    "run_id": run_id,
+                    "step_key": call.step_key,
+                    "position": position,
+                    "provider_id": wire_safe(call.provider_id),
+                    "name": wire_safe(call.name),
+                    "arguments": wire_safe(call.arguments),
+                    "effect": call.effect,
+                    "state": CallState.PLANNED,
+                }
+                for position, call in enumerate(new_calls)
+            ],
+        )
+    await deposit.move_head(tx, session_id, message_id)
+    return message_id
+
+
+async def text_of(tx: Tx, message_id: int) -> str:
+    return await tx.scalar(select(messages.c.text).where(messages.c.id == message_id)) or ""
+
+
+async def mark_draft(tx: Tx, message_id: int) -> None:
+    """Note that an answer was not sent because something newer came in; the model is told so."""
+    await tx.execute(update(messages).where(messages.c.id == message_id).values(data={"draft": True}))
+
+
+async def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str]]:
+    """(step key, tool name) of the calls of one assistant message, in order."""
+    query = select(calls.c.step_key, calls.c.name).where(calls.c.message_id == message_id).order_by(calls.c.position)
+    return [(row.step_key, row.name) for row in (await tx.execute(query)).all()]
+
+
+async def recent(tx: Tx, session_id: str, limit: int) -> list[tuple[str, str, datetime]]:
+    """The newest (role, text, time) of a session, oldest first, without empty texts; for showing to people."""
+    query = (
+        select(messages.c.role, messages.c.text, messages.c.created_at)
+        .where(messages.c.session_id == session_id, messages.c.text != "")
+        .order_by(messages.c.id.desc())
+        .limit(limit)
+    )
+    rows = (await tx.execute(query)).all()
+    return [(row.role, row.text, moment(row.created_at) or row.created_at) for row in reversed(rows)]
