@@ -1,0 +1,185 @@
+"""The model client: one call in, words and wishes or a classified failure out; the only module that knows litellm."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import ModuleType
+from typing import Any, Protocol
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+class Trouble(StrEnum):
+    """Why a model call failed; decides what the turn does next."""
+
+    OVERLOADED = "overloaded"
+    REJECTED = "rejected"
+    QUOTA = "quota"
+    OVERFLOW = "overflow"
+    UNAVAILABLE = "unavailable"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True)
+class ModelFailure:
+    """A call that gave no answer. `retry_after_s` is what the provider asked for, in seconds, if it did."""
+
+    trouble: Trouble
+    message: str
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True)
+class ToolWish:
+    """A tool call the model asked for. `arguments` is JSON text as the model wrote it, valid or not."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What the model answered. Tokens as the provider counted them, 0 where it does not say."""
+
+    text: str
+    wishes: tuple[ToolWish, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class LLM(Protocol):
+    """Any model. Called from inside steps; never retries; failures are values."""
+
+    async def complete(
+        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Completion | ModelFailure:
+        """Ask `model` (a litellm name) with OpenAI-format messages and tool descriptions."""
+        ...
+
+
+class Endpoint(Protocol):
+    """Where a model of our own answers: see `LocalModel`."""
+
+    async def start(self) -> str:
+        """Base URL of the running endpoint; starts it first if needed."""
+        ...
+
+
+class LiteLLM:
+    """The client for every provider; litellm is imported at the first call, in a thread, because it takes seconds."""
+
+    def __init__(
+        self, *, timeout_s: float, api_base: str = "", local_name: str = "", local: Endpoint | None = None
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._api_base = api_base
+        self._local_name = local_name
+        self._local = local
+        self._importing = asyncio.Lock()
+        self._litellm: ModuleType | None = None
+
+    async def warm(self) -> None:
+        """Import the client now, so that the first call does not wait for it."""
+        await self._load()
+
+    async def complete(
+        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Completion | ModelFailure:
+        litellm = await self._load()
+        request: dict[str, Any] = {
+            "messages": list(messages),
+            "num_retries": 0,
+            "max_retries": 0,
+            "timeout": self._timeout_s,
+            "drop_params": True,
+        }
+        if tools:
+            request["tools"] = list(tools)
+        if self._api_base:
+            request["api_base"] = self._api_base
+        try:
+            if self._local is not None and model == self._local_name:
+                request |= {"api_base": await self._local.start(), "api_key": "none", "max_tokens": 400}
+                model = "openai/local"
+            answer = await litellm.acompletion(model=model, **request)
+        except Exception as error:  # litellm raises its own tree and what its many parts let through
+            return classify(litellm, error)
+        return _completion(litellm, answer)
+
+    async def _load(self) -> ModuleType:
+        async with self._importing:
+            if self._litellm is None:
+                self._litellm = await asyncio.to_thread(_import_litellm)
+            return self._litellm
+
+
+def _import_litellm() -> ModuleType:
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.disable_hf_tokenizer_download = True
+    return litellm
+
+
+def _completion(litellm: ModuleType, answer: Any) -> Completion:
+    choice = answer.choices[0].message if answer.choices else None
+    wishes = tuple(
+        ToolWish(id=call.id or f"call_{i}", name=call.function.name or "", arguments=call.function.arguments or "")
+        for i, call in enumerate((choice.tool_calls if choice else None) or ())
+    )
+    tokens = getattr(answer, "usage", None)
+    return Completion(
+        text=(choice.content if choice else None) or "",
+        wishes=wishes,
+        input_tokens=getattr(tokens, "prompt_tokens", 0) or 0,
+        output_tokens=getattr(tokens, "completion_tokens", 0) or 0,
+        cost_usd=_cost(answer),
+    )
+
+
+def _cost(answer: Any) -> float | None:
+    cost = getattr(answer, "_hidden_params", {}).get("response_cost")
+    return float(cost) if isinstance(cost, int | float) else None
+
+
+def classify(litellm: ModuleType, error: Exception) -> ModelFailure:
+    """Tell the kinds of failure apart (litellm's exceptions, first match wins)."""
+    message = str(error)[:500]
+    low = message.lower()
+    retry_after = _retry_after(error)
+    status = getattr(error, "status_code", None)
+    if isinstance(error, litellm.ContextWindowExceededError) or "context length" in low or "context window" in low:
+        return ModelFailure(Trouble.OVERFLOW, message)
+    if isinstance(error, litellm.RateLimitError):
+        quota = any(
+            word in low for word in ("insufficient_quota", "billing", "credit balance", "exceeded your current quota")
+        )
+        return ModelFailure(Trouble.QUOTA if quota else Trouble.OVERLOADED, message, retry_after)
+    if isinstance(error, litellm.AuthenticationError | litellm.NotFoundError) or status in (401, 403, 404):
+        return ModelFailure(Trouble.REJECTED, message)
+    if isinstance(error, litellm.ServiceUnavailableError) or status in (503, 529):
+        return ModelFailure(Trouble.OVERLOADED, message, retry_after)
+    if isinstance(error, litellm.BadRequestError) or status in (400, 422):
+        # A model name without a known provider is refused before anything is sent.
+        unknown = "llm provider not provided" in low or "credit balance" in low
+        return ModelFailure(Trouble.REJECTED if unknown else Trouble.INVALID, message)
+    return ModelFailure(Trouble.UNAVAILABLE, message, retry_after)
+
+
+def _retry_after(error: Exception) -> float | None:
+    sources = (
+        getattr(getattr(error, "response", None), "headers", None),
+        getattr(error, "litellm_response_headers", None),
+    )
+    for headers in sources:
+        value = (headers or {}).get("retry-after")
+        try:
+            seconds = float(value) if value is not None else -1.0
+        except ValueError:
+            continue
+        if seconds >= 0:
+            return seconds
+    return None
