@@ -1,0 +1,72 @@
+"""Runs and their steps as text for people; `--json` prints what the service said instead."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from app.chat import printable
+
+VALUE_CHARS = 400
+"""How much of a step's input or output is shown; all of it is in `--json`."""
+
+
+def runs_table(runs: Sequence[Mapping[str, Any]]) -> str:
+    """One line a run: id, function, status, start, duration, session."""
+    if not runs:
+        return "No runs."
+    head = ("ID", "FUNCTION", "STATUS", "STARTED", "TOOK", "SESSION")
+    return _columns([head, *(_row(run) for run in runs)])
+
+
+def run_page(found: Mapping[str, Any]) -> str:
+    """A run and, one after the other, its steps with what went in and what came out."""
+    run = found["run"]
+    head = [(name, _text(run.get(name))) for name in ("id", "function", "status", "sessionKey", "startedAt")]
+    lines = [_columns([*head, ("took", _took(run)), ("event", _value(run.get("event")))])]
+    for number, step in enumerate(found.get("steps", ()), start=1):
+        lines += ["", *_step(number, step)]
+    return "\n".join(lines)
+
+
+def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
+    shown = (run.get(name) for name in ("id", "function", "status", "startedAt"))
+    return (*map(_text, shown), _took(run), _text(run.get("sessionKey")))
+
+
+def _step(number: int, step: Mapping[str, Any]) -> list[str]:
+    attempts = step.get("attempts") or 1
+    again = f", {attempts} attempts" if attempts > 1 else ""
+    title = f"{number}. {_text(step.get('name'))} [{_text(step.get('op'))}] {_text(step.get('status'))}"
+    values = [(name, step.get(name)) for name in ("input", "output", "error")]
+    return [f"{title}, {_took(step)}{again}", *(f"   {name}: {_value(v)}" for name, v in values if v is not None)]
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _took(timed: Mapping[str, Any]) -> str:
+    start, end = _moment(timed.get("startedAt")), _moment(timed.get("endedAt"))
+    if start is None or end is None:
+        return "-"
+    seconds = (end - start).total_seconds()
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else printable(str(value)).replace("\n", " ")
+
+
+def _value(value: Any) -> str:
+    text = _text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]} … ({len(text)} characters)"

@@ -1,0 +1,182 @@
+"""The chat for a person at a terminal: a prompt that stays, a status line under it, answers above it."""
+
+import asyncio
+import io
+import itertools
+import shutil
+import signal
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.formatted_text import ANSI, FormattedText, StyleAndTextTuples
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts import print_formatted_text
+from prompt_toolkit.styles import Style
+from rich.console import Console
+from rich.markdown import Markdown
+
+from app.chat import HELP, Conversation, alongside, printable
+from app.client import Activity, FeedItem, Line, ServiceClient
+from app.errors import MoabError
+
+PROMPT = "> "
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+FRAME_S = 0.12
+LINES_SHOWN_AT_START = 6
+CHARS_OF_OLD_LINE = 400
+STYLE = Style.from_dict(
+    {"bottom-toolbar": "noreverse", "you": "bold ansicyan", "dim": "ansibrightblack", "busy": "ansiyellow"}
+)
+
+
+class TerminalChat:
+    """One chat from its first prompt to its last. `owns_service`: the service ends with the chat."""
+
+    def __init__(self, client: ServiceClient, key: str, history_file: Path, *, owns_service: bool) -> None:
+        self._owns_service = owns_service
+        self._conversation = Conversation(
+            client, key, on_item=self._show_item, on_change=self._redraw, on_lost=self._show_error
+        )
+        self._name = key.removeprefix("terminal:")
+        self._frames = itertools.cycle(FRAMES)
+        self._frame = next(self._frames)
+        self._ended = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._prompt: PromptSession[str] = PromptSession(
+            FormattedText([("class:you", PROMPT)]),
+            history=_private_history(history_file),
+            bottom_toolbar=self._status,
+            key_bindings=self._keys(),
+            style=STYLE,
+        )
+
+    async def run(self) -> int:
+        """Talk until the person leaves; returns the exit code."""
+        await self._conversation.open()
+        self._show_history(await self._conversation.client.history(self._conversation.key, LINES_SHOWN_AT_START))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end)
+        with patch_stdout(raw=True):
+            async with alongside(self._conversation.watch()), alongside(self._animate()):
+                await self._talk()
+                await self._leave()
+        return 0
+
+    async def _talk(self) -> None:
+        unsent = ""
+        while not self._ended:
+            try:
+                line = (await self._prompt.prompt_async(default=unsent)).strip()
+            except (EOFError, KeyboardInterrupt):
+                return
+            unsent = ""
+            if line == "/quit":
+                return
+            if line == "/help":
+                self._show(HELP)
+            elif line:
+                unsent = await self._send(line)
+
+    async def _send(self, line: str) -> str:
+        """Post a line; returns it if it could not be posted, so that it can be tried again."""
+        try:
+            await self._conversation.say(line)
+        except MoabError as error:
+            self._show_error(error)
+            return line
+        return ""
+
+    async def _leave(self) -> None:
+        if self._stopping is not None:
+            await self._stopping
+        elif self._conversation.state.is_busy and self._owns_service:
+            await self._stop()
+        elif self._conversation.state.is_busy:
+            self._show("The turn goes on in the service; its answer will be here when you come back.", "class:dim")
+
+    async def _stop(self) -> None:
+        if not await self._conversation.stop():
+            self._show("The service did not confirm that the turn is stopped.", "class:busy")
+
+    def _interrupt(self, event: KeyPressEvent) -> None:
+        """Ctrl-C: stop the running turn; leave if there is none, or if it was already told to stop."""
+        stopping = self._stopping is not None and not self._stopping.done()
+        if self._conversation.state.is_busy and not stopping:
+            self._stopping = asyncio.ensure_future(self._stop())
+        else:
+            event.app.exit(exception=KeyboardInterrupt())
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        keys.add("c-c")(self._interrupt)
+        keys.add("<sigint>")(self._interrupt)
+        keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
+        return keys
+
+    def _end(self) -> None:
+        self._ended = True
+        if self._prompt.app.is_running:
+            self._prompt.app.exit(exception=EOFError())
+
+    async def _animate(self) -> None:
+        while True:
+            await asyncio.sleep(FRAME_S)
+            if self._conversation.state.is_busy:
+                self._frame = next(self._frames)
+                self._redraw()
+
+    def _redraw(self) -> None:
+        if self._prompt.app.is_running:
+            self._prompt.app.invalidate()
+
+    def _status(self) -> StyleAndTextTuples:
+        if self._conversation.state.is_busy:
+            doing = doing_now(self._conversation.state.activity)
+            return [("class:busy", f"{self._frame} {doing}"), ("class:dim", "  Ctrl-C stops")]
+        return [("class:dim", f"{self._name}  /help  Ctrl-D leaves")]
+
+    def _show_item(self, item: FeedItem) -> None:
+        if item.kind == "reply":
+            _print_ansi(rendered(item.text))
+        else:
+            self._show(item.text, "class:dim")
+
+    def _show_error(self, error: MoabError) -> None:
+        self._show(str(error), "class:busy")
+
+    def _show(self, text: str, style: str = "") -> None:
+        print_formatted_text(FormattedText([(style, printable(text))]), style=STYLE)
+
+    def _show_history(self, lines: list[Line]) -> None:
+        for line in lines:
+            text = printable(line.text).strip()
+            short = text if len(text) <= CHARS_OF_OLD_LINE else text[:CHARS_OF_OLD_LINE] + " …"
+            self._show(PROMPT + short if line.role == "user" else short, "class:dim")
+
+
+def doing_now(activity: Activity) -> str:
+    """A turn's activity in a few words."""
+    if activity.state == "tool" and activity.tool:
+        return f"using {printable(activity.tool)}"
+    return "waiting" if activity.state == "waiting" else "thinking"
+
+
+def rendered(markdown: str, width: int | None = None) -> str:
+    """Markdown as text with colours for a terminal of `width` columns (default: this one)."""
+    sheet = io.StringIO()
+    columns = width or min(shutil.get_terminal_size().columns, 100)
+    # Links are written out: the terminal's own link codes do not pass the prompt's printer.
+    Console(file=sheet, force_terminal=True, width=columns).print(Markdown(printable(markdown), hyperlinks=False))
+    return sheet.getvalue().rstrip("\n") + "\n"
+
+
+def _print_ansi(text: str) -> None:
+    print_formatted_text(ANSI(text))
+
+
+def _private_history(file: Path) -> FileHistory:
+    """What was typed, readable by its owner alone."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    return FileHistory(str(file))
