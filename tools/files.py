@@ -1,0 +1,105 @@
+"""Tools for files of the workspace: read, write, edit, ls."""
+
+import asyncio
+from typing import Annotated
+
+from pydantic import Field
+
+from app.agent.tool import Effect, ToolContext, tool
+from tools.fence import folder, inside, shown
+from tools.listing import listing
+from tools.page import page
+from tools.replacement import replace
+from tools.sniff import size
+from tools.textfile import load, save
+
+FilePath = Annotated[str, Field(description="Path of the file, relative to the workspace, e.g. notes/plan.md")]
+
+
+@tool(Effect.READ)
+async def read(
+    context: ToolContext,
+    path: FilePath,
+    offset: Annotated[int, Field(ge=1, description="Number of the first line to show, from 1")] = 1,
+    limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to show at most")] = 2000,
+) -> str:
+    """Read a text file of the workspace. Each line is shown with its number and a tab before it.
+
+    Long files come in pages: the last line of a page says with which offset to go on.
+    """
+
+    def body() -> str:
+        real = inside(context.workspace, path)
+        return page(real, shown(context.workspace, real), offset, limit)
+
+    return await asyncio.to_thread(body)
+
+
+@tool(Effect.IDEMPOTENT)
+async def write(
+    context: ToolContext,
+    path: FilePath,
+    content: Annotated[str, Field(description="The whole new content of the file")],
+) -> str:
+    """Write a whole text file in the workspace; folders are made as needed and an existing file is replaced.
+
+    To change a part of a file, use edit.
+    """
+
+    def body() -> str:
+        real = inside(context.workspace, path)
+        name = shown(context.workspace, real)
+        is_new = save(real, name, content)
+        lines = len(content.splitlines())
+        amount = f"{lines} line{'' if lines == 1 else 's'}, {size(len(content.encode()))}"
+        return f"{'Created' if is_new else 'Replaced'} {name} ({amount})."
+
+    return await asyncio.to_thread(body)
+
+
+@tool(Effect.UNSAFE)
+async def edit(
+    context: ToolContext,
+    path: FilePath,
+    old_text: Annotated[
+        str,
+        Field(description="The passage to replace, exactly as in the file (indentation too), without line numbers"),
+    ],
+    new_text: Annotated[str, Field(description="What stands there afterwards; empty removes the passage")],
+    replace_all: Annotated[
+        bool, Field(description="Replace it at every place; otherwise it must stand at exactly one place")
+    ] = False,
+) -> str:
+    """Replace one passage of a text file in the workspace by another. Read the file first.
+
+    The passage must match exactly and stand once; line endings and encoding of the file are kept.
+    """
+
+    def body() -> str:
+        real = inside(context.workspace, path)
+        name = shown(context.workspace, real)
+        file = load(real, name)
+        done = replace(file.text, old_text, new_text, name, everywhere=replace_all)
+        save(real, name, done.text, file.encoding)
+        where = ", ".join(map(str, done.lines[:10])) + (", ..." if len(done.lines) > 10 else "")
+        return f"Edited {name}: replaced at line{'' if len(done.lines) == 1 else 's'} {where}."
+
+    return await asyncio.to_thread(body)
+
+
+@tool(Effect.READ)
+async def ls(
+    context: ToolContext,
+    path: Annotated[str, Field(description="Folder to list, relative to the workspace")] = ".",
+    limit: Annotated[int, Field(ge=1, le=1000, description="How many entries to show at most")] = 200,
+) -> str:
+    """List a folder of the workspace, sorted by name: folders end with a slash, files show their size.
+
+    Hidden entries are shown too.
+    """
+
+    def body() -> str:
+        real = folder(context.workspace, path)
+        return listing(context.workspace, real, shown(context.workspace, real), limit)
+
+    return await asyncio.to_thread(body)

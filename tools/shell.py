@@ -1,0 +1,124 @@
+"""The tool that runs shell commands: bash."""
+
+import signal
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from app.agent.tool import Effect, Tool, ToolContext, ToolResult, tool
+from app.errors import BadInput
+from tools.fence import folder
+from tools.output import clean, whole_characters
+from tools.process import Ended, run_process
+
+DEFAULT_TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 600.0
+KEPT_BYTES = 262_144
+FLOOD_BYTES = 67_108_864
+
+PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
+"""What commands see of the service's environment, besides LC_*. Everything else may be a key or a token."""
+
+NOBODY_THERE = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+"""Programs learn that no person sits before them: no colours, no pager, no questions."""
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of `environment` that a command may see."""
+    passed = {name: value for name, value in environment.items() if name in PASSED_ON or name.startswith("LC_")}
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **passed, **NOBODY_THERE}
+
+
+class HeadAndTail:
+    """The first and the last bytes of a stream of any length, and how many there were."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.total = 0
+        self._half = limit_bytes // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._half:
+            del self._tail[: -self._half]
+
+    def text(self) -> str:
+        """What was kept as clean text, with a line in the place of what was not."""
+        tail = self._tail[-self._half :]
+        missing = self.total - len(self._head) - len(tail)
+        if missing <= 0:
+            return clean((self._head + self._tail).decode(errors="replace"))
+        left_out = f"\n[... {missing} bytes were not kept ...]\n"
+        return clean(whole_characters(bytes(self._head)) + left_out + whole_characters(bytes(tail)))
+
+
+def bash_tool(environment: Mapping[str, str]) -> Tool:
+    """The bash tool; commands see `child_environment(environment)` and nothing else of the service's own."""
+    passed = child_environment(environment)
+
+    @tool(Effect.UNSAFE, timeout_s=MAX_TIMEOUT_S + 10)
+    async def bash(
+        context: ToolContext,
+        command: Annotated[str, Field(min_length=1, description="The command line, as for bash -c")],
+        timeout_s: Annotated[
+            float, Field(gt=0, le=MAX_TIMEOUT_S, description="Seconds after which the command is killed")
+        ] = DEFAULT_TIMEOUT_S,
+        workdir: Annotated[
+            str, Field(description="Folder to run in, relative to the workspace; each command starts anew there")
+        ] = ".",
+    ) -> ToolResult:
+        """Run a bash command in the workspace and return its output (stdout and stderr together) and exit code.
+
+        There is no terminal and no input. Nothing carries over to the next call but files. To start something in the
+        background, send its output to a file: `server > server.log 2>&1 &`.
+        """
+        where = folder(context.workspace, workdir)
+        output = HeadAndTail(KEPT_BYTES)
+
+        def take(data: bytes) -> bool:
+            output.feed(data)
+            context.progress()
+            return output.total <= FLOOD_BYTES
+
+        try:
+            ended = await run_process(
+                ["bash", "-c", command], cwd=where, environment=passed, on_output=take, timeout_s=timeout_s
+            )
+        except (OSError, ValueError) as error:
+            raise BadInput(
+                f"the command could not be started ({error}); accepted: a command line without NULs, shorter than "
+                "100 KB (put longer scripts into a file)"
+            ) from error
+        printed = output.text().strip("\n") or "(no output)"
+        ok = ended.exit_code == 0 and not (ended.timed_out or ended.stopped)
+        return ToolResult(f"{printed}\n[{_outcome(ended, timeout_s)}]", ok=ok)
+
+    return bash
+
+
+def _outcome(ended: Ended, timeout_s: float) -> str:
+    if ended.timed_out:
+        return f"killed: not finished after {timeout_s:g} s"
+    if ended.stopped:
+        return f"killed: more than {FLOOD_BYTES} bytes of output"
+    code = ended.exit_code
+    # A shell reports a child killed by a signal as 128 + its number; a killed shell has a negative code.
+    killer = _signal_name(-code if code < 0 else code - 128)
+    outcome = f"exit code {code}" + (f", killed by {killer}" if killer else "")
+    if ended.group_lives():
+        outcome += f"; background processes go on, end them with: kill -- -{ended.group}"
+    return outcome
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
