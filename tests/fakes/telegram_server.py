@@ -12,6 +12,7 @@ to one chat, `delay_s` makes the answer wait. The kinds are the keys of FAULTS b
 
 import base64
 import json
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -66,9 +67,7 @@ class TelegramServer(FakeServer):
         self.updates.append(dict(update))
 
     def matches(self, entry: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-        return entry.get("method", facts["method"]) == facts["method"] and (
-            str(entry.get("chat", facts["chat"])) == facts["chat"]
-        )
+        return all(name not in entry or str(entry[name]) == facts[name] for name in ("method", "chat"))
 
     def control(self, path: str, params: dict[str, Any]) -> Any:
         match path:
@@ -151,7 +150,7 @@ class TelegramServer(FakeServer):
             message_id = self._message_id
         kind = "supergroup" if str(chat_id).startswith("-") else "private"
         message = {"message_id": message_id, "date": int(time.time()), "from": dict(bot), "text": text}
-        message |= {"chat": {"id": int(chat_id), "type": kind}, "entities": entities[:MAX_ENTITIES]}
+        message |= {"chat": {"id": _number(chat_id), "type": kind}, "entities": entities[:MAX_ENTITIES]}
         for name in ("message_thread_id", "reply_parameters"):
             if params.get(name):
                 message[name] = params[name]
@@ -182,6 +181,10 @@ class TelegramServer(FakeServer):
         return Reply(body=self.files[name])
 
 
+def _number(chat_id: Any) -> Any:
+    return int(chat_id) if str(chat_id).lstrip("-").isdigit() else chat_id
+
+
 def units(text: str) -> int:
     """Length in UTF-16 code units, as Telegram counts."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
@@ -195,7 +198,7 @@ def check_entities(text: str, entities: Any) -> None:
     for entity in entities:
         if not isinstance(entity, dict) or entity.get("type") not in MARKUP:
             raise Refusal("can't parse MessageEntity: Unsupported type specified")
-        if entity["type"] == "text_link" and "://" not in entity.get("url", ""):
+        if entity["type"] == "text_link" and not re.match(r"https?://[^/]+\.|tg://", entity.get("url", "")):
             raise Refusal(f"Entity URL '{entity.get('url')}' is invalid: Wrong HTTP URL")
         start, end = entity["offset"], entity["offset"] + entity["length"]
         if start < 0 or entity["length"] <= 0 or end * 2 > len(encoded):
