@@ -1,0 +1,165 @@
+"""Makes the calls: one task per call, a bound on how many at once, a deadline for each."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from app.engine.answers import Answers
+from app.engine.change import Change
+from app.engine.errors import TransportFailed
+from app.engine.functions import Function
+from app.engine.ids import Ulids
+from app.engine.intake import Intake
+from app.engine.model import Job, Memos, Run
+from app.engine.registry import Registry
+from app.engine.transport import Transport
+from app.engine.wire import Failure, Outcome, read_answer, request_body, request_headers
+
+log = logging.getLogger("moab.engine")
+
+
+class Executor:
+    """Owns every call in flight. `commit` writes a Change and releases what it made ready."""
+
+    def __init__(
+        self, *, registry: Registry, answers: Answers, intake: Intake, ulids: Ulids, now_ms: Callable[[], int],
+        commit: Callable[[Change], Awaitable[None]], load_memos: Callable[[Run], Awaitable[Memos]],
+        at: Callable[[int, Callable[[], None]], None], on_quiet: Callable[[], None], deadline_ms: int, max_calls: int,
+    ) -> None:  # fmt: skip
+        self._registry = registry
+        self._answers = answers
+        self._intake = intake
+        self._ulids = ulids
+        self._now_ms = now_ms
+        self._commit = commit
+        self._load_memos = load_memos
+        self._at = at
+        self._on_quiet = on_quiet
+        self._deadline_ms = deadline_ms
+        self._max_calls = max_calls
+        self._ready: deque[Job] = deque()
+        self._parked: list[Job] = []
+        self._calls: dict[asyncio.Task[None], Job] = {}
+        self._deadlines: deque[tuple[int, asyncio.Task[None]]] = deque()
+        self._late: set[asyncio.Task[None]] = set()
+        self._watching = False
+        self._stopping = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is being made or waits for its turn."""
+        return bool(self._calls or self._ready)
+
+    def release(self, job: Job) -> None:
+        """Make a claimed call as soon as there is room."""
+        self._ready.append(job)
+        self._pump()
+
+    def unpark(self) -> None:
+        """An app was attached: calls that waited for it may be made."""
+        parked, self._parked = self._parked, []
+        for job in parked:
+            self.release(job)
+
+    async def stop(self, grace_s: float, sleep: Callable[[float], Awaitable[None]]) -> list[Job]:
+        """No new calls; wait up to `grace_s` for those in flight, then cancel. Returns the calls not finished."""
+        self._stopping = True
+        if self._calls and grace_s > 0:
+            grace = asyncio.ensure_future(sleep(grace_s))
+            calls = asyncio.gather(*self._calls, return_exceptions=True)
+            await asyncio.wait((grace, calls), return_when=asyncio.FIRST_COMPLETED)
+            grace.cancel()
+            await asyncio.gather(grace, return_exceptions=True)
+        unfinished = [job for job in self._calls.values() if not job.dropped]
+        for task, job in self._calls.items():
+            if not job.dropped:  # one whose answer is being written needs no more than a moment
+                task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        waiting = [job for job in (*self._ready, *self._parked) if not job.dropped]
+        self._ready.clear()
+        self._parked.clear()
+        return unfinished + waiting
+
+    def _pump(self) -> None:
+        while self._ready and len(self._calls) < self._max_calls and not self._stopping:
+            job = self._ready.popleft()
+            if job.dropped:
+                continue
+            transport = self._registry.transport(job.run.function)
+            function = self._registry.function(job.run.function)
+            if transport is None or function is None:
+                log.info("A call of run %s waits until the app of %s is attached.", job.run.id, job.run.function)
+                self._parked.append(job)
+                continue
+            job.run.in_flight += 1
+            task = asyncio.create_task(self._call(job, function, transport))
+            self._calls[task] = job
+            self._watch(task)
+            task.add_done_callback(self._finished)
+
+    def _watch(self, task: asyncio.Task[None]) -> None:
+        """All deadlines have one length, so a queue keeps them in order; one timer watches its head."""
+        self._deadlines.append((self._now_ms() + self._deadline_ms, task))
+        if not self._watching:
+            self._watching = True
+            self._at(self._deadlines[0][0], self._give_up_late)
+
+    def _give_up_late(self) -> None:
+        now_ms = self._now_ms()
+        while self._deadlines and (self._deadlines[0][1].done() or self._deadlines[0][0] <= now_ms):
+            task = self._deadlines.popleft()[1]
+            if not task.done():
+                self._late.add(task)
+                task.cancel()
+        self._watching = bool(self._deadlines)
+        if self._watching:
+            self._at(self._deadlines[0][0], self._give_up_late)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        job = self._calls.pop(task)
+        job.run.in_flight -= 1
+        self._late.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("A call of run %s broke off; it is made again at the next start.", job.run.id,
+                      exc_info=task.exception())  # fmt: skip
+        self._pump()
+        if not self.busy:
+            self._on_quiet()
+
+    async def _call(self, job: Job, function: Function, transport: Transport) -> None:
+        started_ms = self._now_ms()
+        outcome = await self._ask(job, function, transport)
+        if job.dropped:
+            log.info("Run %s ended meanwhile; the answer of a call in flight is dropped.", job.run.id)
+            return
+        change = Change(self._now_ms())
+        try:
+            self._answers.apply(change, function, job, outcome, started_ms)
+            self._intake.settle(change)
+        except Exception:
+            log.exception("The answer of a call of run %s could not be applied; please report this.", job.run.id)
+            raise
+        await self._commit(change)
+
+    async def _ask(self, job: Job, function: Function, transport: Transport) -> Outcome:
+        run = job.run
+        try:
+            while run.memos is None or len(run.memos.stack) != run.finished_steps:
+                # A step may finish while its memos are on their way from the file: read again.
+                run.memos = await self._load_memos(run)
+            request_id = self._ulids.new()
+            body = request_body(function, run, job, run.memos, request_id, transport.limits_body)
+            query = {"fnId": run.function, "stepId": job.step_id}
+            return read_answer(await transport.post(query, request_headers(run, job, request_id), body))
+        except TransportFailed as problem:
+            log.warning("A call of run %s of %s failed: %s", run.id, run.function, problem)
+            return Failure.of_engine("TransportFailed", str(problem))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._stopping or task is None or task not in self._late:
+                raise
+            task.uncancel()
+            message = f"The call did not end within {self._deadline_ms / 1000:g} s and was given up."
+            log.warning("Run %s of %s: %s", run.id, run.function, message)
+            return Failure.of_engine("CallDeadline", message)

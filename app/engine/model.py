@@ -1,0 +1,111 @@
+"""What the engine keeps in memory about open runs: an event, a run, its open steps, its calls."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: The step id of a call that goes on from where the memos end.
+DISCOVERY: Final = "step"
+SCHEDULED, RUNNING = "Scheduled", "Running"
+COMPLETED, FAILED, CANCELLED = "Completed", "Failed", "Cancelled"
+OPEN: Final = "Open"
+#: Events of the engine about its own runs; what they start emits none itself.
+LIFECYCLE_EVENTS: Final = frozenset(
+    {"inngest/function.finished", "inngest/function.failed", "inngest/function.cancelled"}
+)
+
+
+def to_json(value: object) -> str:
+    """Compact ASCII JSON: lone surrogates stay escaped, so that any text can be stored and sent."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One accepted event. `body` is the mapping that functions see; `raw` the same as JSON bytes."""
+
+    internal_id: str
+    name: str
+    body: Mapping[str, Any]
+    raw: bytes
+    received_ms: int
+
+    @property
+    def id(self) -> str:
+        return str(self.body["id"])
+
+    @property
+    def ts(self) -> int:
+        return int(self.body["ts"])
+
+    @classmethod
+    def create(cls, internal_id: str, body: Mapping[str, Any], received_ms: int) -> "Event":
+        return cls(internal_id, str(body["name"]), body, to_json(body).encode(), received_ms)
+
+
+@dataclass(slots=True)
+class Step:
+    """An open step: planned, sleeping, waiting, or waiting for an invoked run."""
+
+    id: str
+    name: str
+    op: str
+    parallel: bool
+    race: bool
+    created_ms: int
+    target: str | None = None
+    opts: str | None = None
+    due_ms: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A call to make. `step_id` is a hash, or DISCOVERY."""
+
+    id: int
+    run: "Run"
+    step_id: str
+    due_ms: int
+    attempt: int = 0
+    parallel: bool = False
+    claimed: bool = False
+    dropped: bool = False
+
+
+@dataclass(slots=True)
+class Memos:
+    """The finished steps of a run in order of completion, ready to be put into a call."""
+
+    stack: list[str] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)
+    known: set[str] = field(default_factory=set)
+    size: int = 0
+
+    def add(self, step_id: str, memo: bytes) -> None:
+        self.stack.append(step_id)
+        self.parts.append(b'"%b":%b' % (step_id.encode(), memo))
+        self.known.add(step_id)
+        self.size += len(memo)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """An open run. `memos` is None until a call needs them; `finished_steps` counts them either way."""
+
+    id: str
+    function: str
+    event: Event
+    created_ms: int
+    status: str
+    quiet: bool = False
+    parent: tuple[str, str] | None = None
+    singleton_key: str | None = None
+    req_version: int = -1
+    started_ms: int | None = None
+    finished_steps: int = 0
+    memos: Memos | None = None
+    open: dict[str, Step] = field(default_factory=dict)
+    jobs: dict[int, Job] = field(default_factory=dict)
+    in_flight: int = 0
+    ended: bool = False

@@ -1,0 +1,1 @@
+"""Flow control: one small pure decision per policy, from its configuration and counted facts."""

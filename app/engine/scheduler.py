@@ -1,0 +1,73 @@
+"""What is due when: sleeps until the next due moment or a wake-up, and never polls while idle."""
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import logging
+from collections.abc import Callable
+
+from app.engine.clock import Clock, to_ms
+
+log = logging.getLogger("moab.engine")
+#: The wall clock may jump (a suspended machine): with something due later, look at it at least this often.
+MAX_SLEEP_S = 60.0
+
+
+class Scheduler:
+    """A heap of actions by due moment. An action must not raise and must not block."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def at(self, due_ms: int, action: Callable[[], None]) -> None:
+        """Do `action` at `due_ms` or as soon after it as possible."""
+        heapq.heappush(self._heap, (due_ms, next(self._order), action))
+        if self._heap[0][0] == due_ms:
+            self._wake.set()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="engine-scheduler")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def fire_due(self) -> bool:
+        """Do everything that is due now; returns whether there was anything."""
+        now_ms, fired = to_ms(self._clock.now()), False
+        while self._heap and self._heap[0][0] <= now_ms:
+            action = heapq.heappop(self._heap)[2]
+            fired = True
+            try:
+                action()
+            except Exception:
+                log.exception("A due action failed; it is taken up again at the next start.")
+        return fired
+
+    async def _run(self) -> None:
+        while True:
+            self.fire_due()
+            self._wake.clear()
+            if not self._heap:
+                await self._wake.wait()
+                continue
+            wait_s = (self._heap[0][0] - to_ms(self._clock.now())) / 1000
+            await self._sleep(min(max(wait_s, 0.0), MAX_SLEEP_S))
+
+    async def _sleep(self, seconds: float) -> None:
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sleeping, waking):
+                task.cancel()
+            await asyncio.gather(sleeping, waking, return_exceptions=True)

@@ -1,0 +1,160 @@
+"""The one thread that owns the SQLite connection: changes queued together commit together (group commit)."""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.engine.errors import StoreFailed
+
+#: A statement and its values.
+Statement = tuple[str, Sequence[Any]]
+_GROUP = 512
+
+
+@dataclass(slots=True)
+class _Write:
+    statements: Sequence[Statement]
+    done: "asyncio.Future[None]"
+
+
+@dataclass(slots=True)
+class _Read:
+    question: Callable[[sqlite3.Connection], Any]
+    done: "asyncio.Future[Any]"
+
+
+class Writer:
+    """Runs transactions in the order in which they were asked for; each waits for its commit to be on disk."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._queue: queue.SimpleQueue[_Write | _Read | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="engine-writer", daemon=True)
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Open the file and create what is missing; raises StoreFailed."""
+        self._thread.start()
+        await self._opened
+
+    def write(self, statements: Sequence[Statement]) -> "asyncio.Future[None]":
+        """Queue one transaction; the future is done once it is on disk, or fails with StoreFailed."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._enqueue(_Write(statements, done))
+        return done
+
+    def read(self, question: Callable[[sqlite3.Connection], Any]) -> "asyncio.Future[Any]":
+        """Ask a question; it sees every transaction queued before it."""
+        done: asyncio.Future[Any] = self._loop.create_future()
+        self._enqueue(_Read(question, done))
+        return done
+
+    async def close(self) -> None:
+        """Finish what is queued and close the file."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            await self._loop.run_in_executor(None, self._thread.join)
+
+    def _enqueue(self, item: _Write | _Read) -> None:
+        if self._closed:
+            item.done.set_exception(StoreFailed("The engine's file is closed."))
+            return
+        self._queue.put(item)
+
+    def _run(self) -> None:
+        try:
+            connection = _connect(self._path, self._schema)
+        except sqlite3.Error as error:
+            self._answer([(self._opened, None, StoreFailed(f"Cannot open {self._path}: {error}."))])
+            return
+        self._answer([(self._opened, None, None)])
+        while self._serve(connection):
+            pass
+        connection.close()
+
+    def _serve(self, connection: sqlite3.Connection) -> bool:
+        """Take one group from the queue; False when it ends with the closing mark."""
+        item = self._queue.get()
+        writes: list[_Write] = []
+        while item is not None:
+            if isinstance(item, _Write):
+                writes.append(item)
+            else:
+                self._commit(connection, writes)
+                writes = []
+                self._read(connection, item)
+            if len(writes) >= _GROUP:
+                break
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+        self._commit(connection, writes)
+        return item is not None
+
+    def _read(self, connection: sqlite3.Connection, item: _Read) -> None:
+        try:
+            self._answer([(item.done, item.question(connection), None)])
+        except Exception as error:  # handed to the one who asked; the thread must go on
+            self._answer([(item.done, None, error)])
+
+    def _commit(self, connection: sqlite3.Connection, writes: list[_Write]) -> None:
+        if not writes:
+            return
+        error = _transact(connection, writes)
+        if error is not None and len(writes) > 1:
+            # One bad change must not take its neighbours along: each alone.
+            for write in writes:
+                self._answer([(write.done, None, _transact(connection, [write]))])
+            return
+        self._answer([(write.done, None, error) for write in writes])
+
+    def _answer(self, answers: "list[tuple[asyncio.Future[Any], Any, Exception | None]]") -> None:
+        try:
+            self._loop.call_soon_threadsafe(_resolve, answers)
+        except RuntimeError:  # the loop is closed: nobody is left who could wait
+            return
+
+
+def _resolve(answers: "list[tuple[asyncio.Future[Any], Any, Exception | None]]") -> None:
+    for done, value, error in answers:
+        if done.done():
+            continue
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(value)
+
+
+def _transact(connection: sqlite3.Connection, writes: list[_Write]) -> StoreFailed | None:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for write in writes:
+            for sql, values in write.statements:
+                connection.execute(sql, values)
+        connection.execute("COMMIT")
+    except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return StoreFailed(f"A change could not be written: {error}.")
+    return None
+
+
+def _connect(path: Path, schema: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.executescript(schema)
+    return connection
