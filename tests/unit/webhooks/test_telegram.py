@@ -1,0 +1,251 @@
+import json
+import logging
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.events import Attachment, CommandReceived, Destination, MessageReceived, Sender
+from webhooks.telegram import parse, telegram_router, to_event, verify
+
+SECRET = "s3cret"
+USER = {"id": 5, "is_bot": False, "first_name": "Ada", "last_name": "L", "username": "ada", "language_code": "fr"}
+
+
+def update(text="hello", *, chat_id=42, message_id=7, kind="message", chat_type="private", **message):
+    chat = {"id": chat_id, "type": chat_type}
+    body = {"message_id": message_id, "date": 1767614400, "chat": chat, "from": USER, "text": text} | message
+    return {"update_id": 1, kind: {name: value for name, value in body.items() if value is not None}}
+
+
+def event_of(*args, **kwargs):
+    return to_event(update(*args, **kwargs), bot_id="123")
+
+
+def test_a_text_is_a_message():
+    assert event_of() == MessageReceived(
+        message="hello",
+        message_key="telegram:123:42:7",
+        session_key="telegram:123:42",
+        channel="telegram",
+        sender=Sender(id="5", name="Ada L", username="ada"),
+        destination=Destination(chat_id="42", message_id="7"),
+        channel_meta={"chatType": "private", "languageCode": "fr"},
+        sent_at="2026-01-05T12:00:00+00:00",
+    )
+
+
+# The way in: event id built from the message number alone: two chats collide -> id from platform, bot, chat, message.
+def test_the_key_of_a_message_names_bot_and_chat():
+    keys = {to_event(update(chat_id=chat), bot_id=bot).message_key for chat in (1, 2) for bot in ("123", "456")}
+    assert len(keys) == 4
+
+
+# The way in: forum topics share one memory -> topic is part of the session key and of the destination.
+def test_a_topic_is_a_session_of_its_own():
+    topic = event_of(chat_id=-1001, chat_type="supergroup", message_thread_id=3, is_topic_message=True)
+    assert (topic.session_key, topic.destination.thread_id) == ("telegram:123:-1001:3", "3")
+    replies = event_of(chat_id=-1001, chat_type="supergroup", message_thread_id=3)
+    assert (replies.session_key, replies.destination.thread_id) == ("telegram:123:-1001", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "args"), [("/new", "new", ""), ("/Model@moab_bot gpt-5 now", "model", "gpt-5 now")]
+)
+def test_a_slash_makes_a_command(text, command, args):
+    event = event_of(text)
+    assert isinstance(event, CommandReceived)
+    assert (event.command, event.args, event.message_key) == (command, args, "telegram:123:42:7")
+
+
+def test_a_path_is_not_a_command():
+    assert isinstance(event_of("/etc/hosts is a file"), MessageReceived)
+
+
+# The way in: edited message runs a command again -> edits never run commands.
+@pytest.mark.parametrize("text", ["/stop", "hello"])
+@pytest.mark.parametrize("kind", ["edited_message", "edited_channel_post"])
+def test_an_edit_is_nothing(text, kind):
+    assert event_of(text, kind=kind) is None
+
+
+# The way in: two bots answer each other for ever -> bots ignored.
+def test_bots_are_ignored():
+    assert event_of(**{"from": USER | {"is_bot": True}}) is None
+
+
+# The way in: voice goes to speech-to-text, audio and documents are files; the model never gets a placeholder.
+@pytest.mark.parametrize("kind", ["voice", "audio", "video", "document", "video_note"])
+def test_files_keep_their_kind_and_add_no_words(kind):
+    file = {"file_id": "F1", "file_name": "a.bin", "mime_type": "x/y", "file_size": 9}
+    event = event_of(None, **{kind: file})
+    assert event.message == ""
+    assert event.attachments == (Attachment(kind=kind, ref="F1", name="a.bin", mime="x/y", size=9),)
+
+
+def test_the_largest_photo_comes_with_its_caption():
+    sizes = [
+        {"file_id": name, "width": w, "height": w, "file_size": w} for name, w in (("S", 90), ("L", 900), ("M", 300))
+    ]
+    event = event_of(None, photo=sizes, caption="look", media_group_id="g1")
+    assert (event.message, event.attachments[0].ref, event.attachments[0].kind) == ("look", "L", "photo")
+    # The way in: album of N photos becomes N turns -> the album's id travels along, so that it can be gathered.
+    assert event.channel_meta["mediaGroupId"] == "g1"
+
+
+def test_an_animation_is_one_file():
+    file = {"file_id": "A", "mime_type": "video/mp4"}
+    assert [a.kind for a in event_of(None, animation=file, document=file).attachments] == ["animation"]
+
+
+def test_a_message_of_a_group_says_so():
+    event = event_of(chat_id=-5, chat_type="group", reply_to_message={"message_id": 6})
+    assert event.channel_meta == {"chatType": "group", "languageCode": "fr", "replyToMessageId": "6"}
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {},
+        {"update_id": 1, "poll": {}},
+        {"message": None},
+        {"message": {"text": "x"}},
+        {"message": {"message_id": 1, "chat": "here", "text": "x"}},
+        update(None, new_chat_members=[USER]),
+        update("  "),
+        update(None, photo=[{}], document={"file_id": 3}),
+    ],
+)
+def test_junk_is_nothing(junk):
+    assert to_event(junk, bot_id="123") is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5) | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = [
+    "message_id",
+    "chat",
+    "from",
+    "text",
+    "caption",
+    "date",
+    "photo",
+    "voice",
+    "is_topic_message",
+    "message_thread_id",
+]
+
+
+@settings(deadline=None)
+@given(st.fixed_dictionaries({}, optional={name: JSON for name in NAMES}), st.booleans())
+def test_any_update_is_an_event_or_nothing(fields, whole):
+    message = (update()["message"] | fields) if whole else fields
+    event = to_event(parse(json.dumps({"message": message}).encode()), bot_id="1")
+    assert event is None or event.to_wire("id")["data"]["sessionKey"].startswith("telegram:1:")
+
+
+@pytest.mark.parametrize(
+    ("headers", "secret", "right"),
+    [
+        ({"X-Telegram-Bot-Api-Secret-Token": SECRET}, SECRET, True),
+        ({"x-telegram-bot-api-secret-token": SECRET}, SECRET, True),
+        ({"X-Telegram-Bot-Api-Secret-Token": "other"}, SECRET, False),
+        ({"X-Telegram-Bot-Api-Secret-Token": "é"}, SECRET, False),
+        ({}, SECRET, False),
+        ({}, "", False),
+        ({"X-Telegram-Bot-Api-Secret-Token": ""}, "", False),
+    ],
+)
+def test_the_secret_is_required(headers, secret, right):
+    assert verify(headers, secret) is right
+
+
+class Service:
+    """The route in an application, with an `accept` that records or fails."""
+
+    def __init__(self, allowed_chats=("42",)):
+        self.accepted = []
+        self.fault = None
+        self.app = FastAPI()
+        router = telegram_router(self.accept, secret=SECRET, bot_id="123", allowed_chats=allowed_chats)
+        self.app.include_router(router)
+
+    async def accept(self, event):
+        if self.fault:
+            raise self.fault
+        self.accepted.append(event)
+
+    async def post(self, body, secret=SECRET):
+        headers = {"x-telegram-bot-api-secret-token": secret} if secret else {}
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://moab") as client:
+            return await client.post("/webhooks/telegram", content=content, headers=headers)
+
+
+async def test_a_message_is_accepted_before_the_answer():
+    service = Service()
+    response = await service.post(update())
+    assert (response.status_code, response.json()) == (200, {})
+    assert [event.message for event in service.accepted] == ["hello"]
+
+
+@pytest.mark.parametrize("secret", [None, "wrong"])
+async def test_without_the_secret_nothing_is_read(secret):
+    service = Service()
+    assert (await service.post(b"{", secret)).status_code == 403
+    assert service.accepted == []
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b" " * (2**20 + 1), "larger than"),
+    ],
+)
+async def test_a_body_that_is_no_update_is_refused_in_a_sentence(body, words):
+    response = await Service().post(body)
+    assert response.status_code == 400
+    assert words in response.json()["error"] and "Traceback" not in response.text
+
+
+async def test_a_chat_that_is_not_allowed_leaves_one_line_without_the_text(caplog):
+    caplog.set_level(logging.INFO, "moab")
+    service = Service()
+    response = await service.post(update("my secret words", chat_id=99))
+    assert (response.status_code, response.json(), service.accepted) == (200, {}, [])
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "moab.webhooks"]
+    assert "99" in line and "secret words" not in line
+
+
+@pytest.mark.parametrize(("allowed", "count"), [((), 0), (("*",), 1), (("42",), 1), (("4",), 0)])
+async def test_who_is_allowed(allowed, count):
+    service = Service(allowed)
+    assert (await service.post(update())).status_code == 200
+    assert len(service.accepted) == count
+
+
+async def test_updates_of_unknown_kinds_are_taken_off_telegrams_queue():
+    service = Service()
+    assert (await service.post({"update_id": 1, "something_new": {}})).status_code == 200
+    assert service.accepted == []
+
+
+# The way in: acknowledge to the platform only after the event is durable.
+async def test_a_message_that_could_not_be_stored_is_asked_for_again(caplog):
+    service = Service()
+    service.fault = OSError("disk full at /secret/path")
+    response = await service.post(update())
+    assert response.status_code == 500
+    assert "again" in response.json()["error"] and "disk" not in response.text
+    service.fault = None
+    assert (await service.post(update())).status_code == 200
+    assert len(service.accepted) == 1
