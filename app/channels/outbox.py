@@ -10,7 +10,7 @@ from sqlalchemy import insert, select, update
 from app.channels.channel import Later, Part, Refused, SendResult, Sent
 from app.db import Tx, moment
 from app.events import Destination, wire_safe
-from app.tables import deliveries
+from app.tables import deliveries, sessions
 
 EXPIRES_AFTER = timedelta(hours=24)
 BACKOFF_S = (2.0, 8.0, 30.0, 120.0, 300.0)
@@ -139,6 +139,18 @@ async def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) 
     )
 
 
+async def next_due(tx: Tx, chat: str) -> datetime | None:
+    """When the next unsent part of a chat may be looked at (the past if now), or None if all are done."""
+    query = (
+        select(deliveries.c.not_before, deliveries.c.created_at)
+        .where(deliveries.c.chat_key == chat, deliveries.c.state.in_(("pending", "sending")))
+        .order_by(deliveries.c.id)
+        .limit(1)
+    )
+    row = (await tx.execute(query)).first()
+    return None if row is None else moment(row.not_before) or moment(row.created_at)
+
+
 async def give_up_unknown(tx: Tx, row: Any, now: datetime) -> None:
     """Close a part whose sender vanished between claim and receipt: it may have arrived, so it is not sent again.
 
@@ -190,9 +202,16 @@ async def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
 
 
 async def unsent_chats(tx: Tx) -> Sequence[Any]:
-    """One row (chat_key, channel, destination, session_id) per chat that has a part to send."""
+    """One row (chat_key, channel, destination, run_id, session_key) per chat that has a part to send."""
     query = (
-        select(deliveries.c.chat_key, deliveries.c.channel, deliveries.c.destination, deliveries.c.session_id)
+        select(
+            deliveries.c.chat_key,
+            deliveries.c.channel,
+            deliveries.c.destination,
+            deliveries.c.run_id,
+            sessions.c.key.label("session_key"),
+        )
+        .join(sessions, sessions.c.id == deliveries.c.session_id)
         .where(deliveries.c.state == "pending")
         .order_by(deliveries.c.id)
     )

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from app.db import Tx, moment
 from app.events import wire_safe
@@ -90,6 +90,13 @@ async def finish(tx: Tx, call_id: int, *, ok: bool, result: str, now: datetime, 
         .where(calls.c.id == call_id, calls.c.state != CallState.FINISHED)
         .values(state=CallState.FINISHED, ok=ok, result=wire_safe(result), artifact=artifact, finished_at=now)
     )
+
+
+async def result_bytes(tx: Tx, record: CallRecord) -> int:
+    """Bytes (about) that the results of the same assistant message take already."""
+    same = select(calls.c.message_id).where(calls.c.id == record.id).scalar_subquery()
+    query = select(func.coalesce(func.sum(func.length(calls.c.result)), 0)).where(calls.c.message_id == same)
+    return int(await tx.scalar(query) or 0)
 
 
 async def interrupt(tx: Tx, call_id: int, now: datetime) -> None:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import and_, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.db import Database, Tx
-from app.events import MessageReceived, wire_safe
+from app.events import MessageReceived, message_event_id, wire_safe
 from app.sessions import session
 from app.tables import messages, sessions
 
@@ -133,3 +133,45 @@ async def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
         .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(True))
         .values(state=state, answered_by=run_id)
     )
+
+
+async def place_of(tx: Tx, session_id: str, run_id: str) -> Any | None:
+    """(channel, destination) of the newest input that is open and shown, or was answered by this run."""
+    query = (
+        select(messages.c.channel, messages.c.destination)
+        .where(
+            messages.c.session_id == session_id,
+            messages.c.channel.is_not(None),
+            or_(messages.c.answered_by == run_id, and_(messages.c.state == "open", messages.c.attached.is_(True))),
+        )
+        .order_by(messages.c.id.desc())
+        .limit(1)
+    )
+    return (await tx.execute(query)).first()
+
+
+async def last_place(tx: Tx, session_id: str) -> Any | None:
+    """(channel, destination) of the newest input of a session that names one."""
+    query = (
+        select(messages.c.channel, messages.c.destination)
+        .where(messages.c.session_id == session_id, messages.c.channel.is_not(None))
+        .order_by(messages.c.id.desc())
+        .limit(1)
+    )
+    return (await tx.execute(query)).first()
+
+
+async def wake_next(tx: Tx, session_id: str) -> dict[str, Any] | None:
+    """A fresh start signal for the newest open input of a session, at most MAX_WAKES times each; it does not steer."""
+    query = (
+        select(messages.c.id, messages.c.message_key, messages.c.event, messages.c.wakes)
+        .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.wakes < MAX_WAKES)
+        .order_by(messages.c.id.desc())
+        .limit(1)
+    )
+    row = (await tx.execute(query)).first()
+    if row is None:
+        return None
+    await tx.execute(update(messages).where(messages.c.id == row.id).values(wakes=row.wakes + 1))
+    event = MessageReceived.from_data(row.event | {"steers": False, "messageKey": row.message_key})
+    return event.to_wire(message_event_id(row.message_key, f"again-{row.wakes + 1}"))

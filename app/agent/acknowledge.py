@@ -1,0 +1,20 @@
+"""What happens at once when a message arrives: it is stored, and the platform shows that it was."""
+
+from datetime import timedelta
+from typing import Any
+
+from app.agent.harness import Harness
+from app.events import MessageReceived
+from app.ids import new_id
+from app.sessions.deposit import deposit
+from app.sessions.session import OWNED_FOR
+
+
+async def show_received(harness: Harness, event: MessageReceived, message_key: str) -> dict[str, Any]:
+    """Typing sign and deposit; answers with when to look again whether somebody took the message up."""
+    channel = harness.channels.get(event.channel)
+    shown = event.origin == "person" and channel is not None and await channel.acknowledge(event.destination)
+    now = harness.clock.now()
+    async with harness.db.write() as tx:
+        await deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    return {"shown": shown, "look_again": (now + OWNED_FOR + timedelta(seconds=1)).isoformat()}

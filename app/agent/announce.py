@@ -1,0 +1,46 @@
+"""Events that say something is ready; a failed send is no loss, because the rows are looked at again."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from app.agent.harness import Harness
+from app.channels import outbox
+from app.events import Destination, MessageReceived, ReplyReady, message_event_id
+from app.ids import new_id
+from app.sessions import deposit
+
+log = logging.getLogger("moab.agent")
+
+SEND_WITHIN_S = 1.0
+
+
+async def announce(harness: Harness, events: Sequence[dict[str, Any]]) -> bool:
+    """Send events within a second; False (and a log line) if the engine did not take them in time."""
+    try:
+        async with asyncio.timeout(SEND_WITHIN_S):
+            await harness.sender.send(events)
+    except Exception as error:  # any way of failing is the same here: the sweep sends again
+        log.warning("The engine did not take %s (%r); it is sent again later.", [e["name"] for e in events], error)
+        return False
+    return True
+
+
+def reply_event(harness: Harness, row: Any, session_key: str, event_id: str | None = None) -> dict[str, Any]:
+    """`agent.reply.ready` for the chat of a delivery row, under a fresh id unless one is given."""
+    ready = ReplyReady(
+        turn_id=getattr(row, "run_id", None) or "",
+        session_key=session_key,
+        channel=row.channel,
+        destination=Destination.model_validate(row.destination),
+    )
+    return ready.to_wire(event_id or f"{outbox.chat_key(ready.channel, ready.destination)}:{new_id(harness.clock)}")
+
+
+async def start_message(harness: Harness, event: MessageReceived, message_key: str, cause: str = "first") -> bool:
+    """Send a stored message's start signal and note that it was taken."""
+    sent = await announce(harness, [event.to_wire(message_event_id(message_key, cause))])
+    if sent:
+        await deposit.mark_event_sent(harness.db, message_key, harness.clock.now())
+    return sent

@@ -1,0 +1,93 @@
+"""Commands of people (/stop, /new, /status, /help): carried out once each, also while a turn runs."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.agent.announce import announce, reply_event
+from app.agent.harness import Harness
+from app.channels import outbox
+from app.db import Tx
+from app.events import CommandReceived, TurnStopped
+from app.ids import new_id
+from app.sessions import session, turns
+
+HELP = "/stop ends what I am doing. /new starts a fresh conversation. /status shows where things stand. /help is this."
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command said, and the run it stopped, if it did."""
+
+    text: str
+    stopped: str | None = None
+
+
+Command = Callable[[Tx, Harness, str], Awaitable[Done]]
+
+
+async def _stop(tx: Tx, harness: Harness, session_id: str) -> Done:
+    stopped = await session.stop(tx, session_id, harness.clock.now())
+    return Done("Stopped." if stopped else "Nothing was running.", stopped)
+
+
+async def _new(tx: Tx, harness: Harness, session_id: str) -> Done:
+    stopped = await session.stop(tx, session_id, harness.clock.now())
+    await session.close(tx, session_id, harness.clock.now())
+    return Done("A fresh conversation. The old one is kept.", stopped)
+
+
+async def _status(tx: Tx, harness: Harness, session_id: str) -> Done:
+    turn = await turns.newest(tx, session_id)
+    count = await session.count_messages(tx, session_id)
+    doing = "idle"
+    if turn is not None and turn.state == "live":
+        doing = f"{turn.activity}{f' ({turn.tool})' if turn.tool else ''}, step {turn.iteration + 1}"
+    return Done(f"Model: {harness.settings.model}. Messages in this conversation: {count}. Now: {doing}.")
+
+
+async def _help(_tx: Tx, _harness: Harness, _session_id: str) -> Done:
+    return Done(HELP)
+
+
+COMMANDS: dict[str, Command] = {"stop": _stop, "new": _new, "status": _status, "help": _help, "start": _help}
+
+
+async def run_command(harness: Harness, event: CommandReceived, command_key: str) -> dict[str, Any]:
+    """Carry out a command once per `command_key`; its answer becomes a delivery row. Answers with JSON."""
+    stopped = await _carry_out(harness, event, command_key)
+    events: list[dict[str, Any]] = []
+    if stopped is not None:
+        ended = TurnStopped(session_key=event.session_key, turn_id=stopped)
+        events.append(ended.to_wire(f"{stopped}:stopped:{new_id(harness.clock)}"))
+    events.append(reply_event(harness, event, event.session_key))
+    await announce(harness, events)
+    harness.notifier.publish(event.session_key)
+    return {"command": event.command}
+
+
+async def _carry_out(harness: Harness, event: CommandReceived, command_key: str) -> str | None:
+    now = harness.clock.now()
+    async with harness.db.write() as tx:
+        if await outbox.exists(tx, f"{command_key}/command"):
+            return None
+        session_id = await session.open_session(tx, event.session_key, new_id(harness.clock), now)
+        command = COMMANDS.get(event.command)
+        done = await command(tx, harness, session_id) if command else Done(f"There is no /{event.command}. {HELP}")
+        await outbox.put(
+            tx,
+            f"{command_key}/command",
+            session_id=session_id,
+            run_id=None,
+            kind="command",
+            channel=event.channel,
+            destination=event.destination,
+            parts=_parts(harness, event.channel, done.text),
+            text=done.text,
+            now=now,
+        )
+    return done.stopped
+
+
+def _parts(harness: Harness, channel: str, text: str) -> Sequence[Any]:
+    return harness.channels[channel].parts(text) if channel in harness.channels else ({"text": text},)

@@ -1,0 +1,58 @@
+"""A run that failed for good: its messages are closed and the person is told once, in plain words."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from app.agent.announce import announce, reply_event
+from app.agent.harness import Harness
+from app.channels import outbox
+from app.db import Tx
+from app.events import Destination
+from app.sessions import deposit, turns
+
+log = logging.getLogger("moab.agent")
+
+SORRY = "Something went wrong and I could not finish this. The message is kept; please try again. (run {run_id})"
+
+
+async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str, Any]:
+    """Close a failed turn. `failed` is the data of `inngest/function.failed`; superseded turns say nothing."""
+    run_id = str(failed.get("run_id", ""))
+    error = failed.get("error") or {}
+    log.error("The run %s of %s failed: %s", run_id, failed.get("function_id"), error.get("message"))
+    async with harness.db.write() as tx:
+        row = await _close(tx, harness, run_id, str(error.get("message", ""))[:500])
+    if row is None:
+        return {"told": False}
+    await announce(harness, [reply_event(harness, row, row.session_key)])
+    harness.notifier.publish(row.session_key)
+    return {"told": True}
+
+
+async def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> Any | None:
+    now = harness.clock.now()
+    turn = await turns.find(tx, run_id)
+    if turn is None or turn.state != "live" or await turns.holder(tx, turn.session_id) != run_id:
+        return None
+    place = await deposit.place_of(tx, turn.session_id, run_id)
+    await deposit.close_shown(tx, turn.session_id, run_id, "failed")
+    await turns.end(tx, run_id, "failed", now, error=error)
+    await turns.settle(tx, run_id, now)
+    if place is None or place.channel not in harness.channels:
+        return None
+    text = SORRY.format(run_id=run_id)
+    await outbox.put(
+        tx,
+        f"{run_id}/failure",
+        session_id=turn.session_id,
+        run_id=run_id,
+        kind="notice",
+        channel=place.channel,
+        destination=Destination.model_validate(place.destination),
+        parts=harness.channels[place.channel].parts(text),
+        text=text,
+        now=now,
+    )
+    unsent = [row for row in await outbox.unsent_chats(tx) if row.run_id == run_id]
+    return unsent[0] if unsent else None

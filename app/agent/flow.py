@@ -1,0 +1,68 @@
+"""What steers a turn: values that `receive` returns, so that a replay takes the branches it took before."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from app.agent.llm import Trouble
+
+
+class Frozen(BaseModel):
+    """A small value that crosses a step's border as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    def wire(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+Stop = Literal["superseded", "stopped", "stale", "nothing", "busy"]
+
+
+class Flow(Frozen):
+    """A turn's fixed conditions, or the reason why there is no turn (`stop`)."""
+
+    run_id: str
+    session_key: str
+    session_id: str = ""
+    stop: Stop | None = None
+    model: str = ""
+    fallback: str = ""
+    compact: bool = False
+    delegates: bool = True
+    max_iterations: int = 20
+    code_version: str = ""
+
+
+class Call(Frozen):
+    """One tool call of a thought: where its record lies and which tool it is."""
+
+    key: str
+    name: str
+    durable: bool = False
+
+
+class Thought(Frozen):
+    """What one think step came to."""
+
+    kind: Literal["act", "say", "empty", "failed", "superseded", "stopped", "stale", "crashed"]
+    head: int | None = None
+    calls: tuple[Call, ...] = ()
+    trouble: Trouble | None = None
+    message: str = ""
+    wait_until: str | None = None
+
+
+class Observation(Frozen):
+    """What one act step came to; the result itself lies on the call's row."""
+
+    kind: Literal["done", "superseded", "stopped", "stale", "invoke", "crashed"]
+    ok: bool = True
+    invoke: dict[str, Any] | None = None
+
+
+class Ending(Frozen):
+    """How a turn ended, or `more` when something newer has to be answered first. `text` is for a parent's turn."""
+
+    kind: Literal["answered", "failed", "offered", "more", "superseded", "stopped", "crashed"]
+    text: str = ""

@@ -1,0 +1,35 @@
+"""What the steps work with: the parts that the composition root wires together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from app.agent.llm import LLM
+from app.agent.tool import Toolbox
+from app.channels.channel import Channel
+from app.clock import Clock
+from app.config import Settings
+from app.db import Database
+from app.events import EventSender
+from app.memory.daily_log import DailyLog
+from app.memory.workspace import Workspace
+from app.notify import Notifier
+
+APP_ID = "moab"
+
+
+@dataclass(frozen=True)
+class Harness:
+    """One object handed to every step body; holds collaborators, never state of a session."""
+
+    settings: Settings
+    clock: Clock
+    db: Database
+    sender: EventSender
+    channels: Mapping[str, Channel]
+    llm: LLM
+    toolbox: Toolbox
+    workspace: Workspace
+    daily_log: DailyLog
+    boot_id: str
+    code_version: str
+    notifier: Notifier = field(default_factory=Notifier)

@@ -1,0 +1,85 @@
+"""Two-layer pruning of what the model sees; the record is never changed. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+SOFT_TRIM_OVER_CHARS = 4_000
+SOFT_KEEP_CHARS = 1_500
+HARD_CLEAR_OVER_CHARS = 50_000
+PROTECTED_TURNS = 3
+CLEARED = "[Tool result cleared]"
+
+Message = dict[str, Any]
+
+
+def prune(messages: Sequence[Message], *, protected_turns: int = PROTECTED_TURNS) -> list[Message]:
+    """Soft trim, then hard clear where the whole is still over the limit (the system prompt does not count).
+
+    The last `protected_turns` assistant messages and their results stay whole.
+    """
+    border = _border(messages, protected_turns)
+    trimmed = [_soft_trim(m) if i < border else m for i, m in enumerate(messages)]
+    if size(trimmed) <= HARD_CLEAR_OVER_CHARS:
+        return trimmed
+    return [_hard_clear(m) if i < border else m for i, m in enumerate(trimmed)]
+
+
+def size(messages: Sequence[Message]) -> int:
+    """Characters of all messages without the system prompt: texts, tool results and arguments."""
+    return sum(_length(m) for m in messages if m["role"] != "system")
+
+
+def _length(message: Message) -> int:
+    calls = message.get("tool_calls") or ()
+    return len(message.get("content") or "") + sum(len(c["function"]["arguments"]) for c in calls)
+
+
+def _border(messages: Sequence[Message], protected_turns: int) -> int:
+    turns = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+    if protected_turns <= 0 or not turns:
+        return len(messages)
+    return turns[-protected_turns] if len(turns) >= protected_turns else 0
+
+
+def _soft_trim(message: Message) -> Message:
+    content = message.get("content") or ""
+    if message["role"] != "tool" or len(content) <= SOFT_TRIM_OVER_CHARS:
+        return message
+    left_out = len(content) - 2 * SOFT_KEEP_CHARS
+    trimmed = f"{content[:SOFT_KEEP_CHARS]}\n[… {left_out} characters left out …]\n{content[-SOFT_KEEP_CHARS:]}"
+    return message | {"content": trimmed}
+
+
+def _hard_clear(message: Message) -> Message:
+    if message["role"] != "tool":
+        return message
+    return message | {"content": CLEARED}
+
+
+def shrink(messages: Sequence[Message], level: int) -> list[Message]:
+    """Less and less of a context the model refused as too long; the newest user message always stays.
+
+    Level 1 clears every old result, 2 also trims the newest results, 3 and over drop the older half each time.
+    """
+    if level <= 0:
+        return list(messages)
+    border = _border(messages, 1)
+    result = [_hard_clear(m) if i < border else m for i, m in enumerate(messages)]
+    if level >= 2:
+        result = [_soft_trim(m) for m in result]
+    for _ in range(level - 2):
+        result = _drop_older_half(result)
+    return result
+
+
+def _drop_older_half(messages: list[Message]) -> list[Message]:
+    system = [m for m in messages if m["role"] == "system"]
+    rest = [m for m in messages if m["role"] != "system"]
+    users = [i for i, m in enumerate(rest) if m["role"] == "user"]
+    if not users:
+        return messages
+    later = [i for i in users if i >= len(rest) // 2]
+    start = later[0] if later else users[-1]
+    if start == 0:
+        return messages
+    return system + rest[start:]

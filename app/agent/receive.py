@@ -1,0 +1,73 @@
+"""The first step of a turn: store what came, take the session, and fix the conditions of the turn."""
+
+from typing import Any
+
+from app.agent.flow import Flow, Stop
+from app.agent.harness import Harness
+from app.db import Tx
+from app.events import MessageReceived
+from app.failpoints import reach
+from app.ids import new_id
+from app.sessions import session, turns
+from app.sessions.deposit import attach_open, deposit, open_inputs
+from app.sessions.session import Claim
+
+
+async def receive(
+    harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool = True
+) -> dict[str, Any]:
+    """A Flow as JSON: the turn's conditions, or why this run is no turn. Safe to repeat."""
+    now = harness.clock.now()
+    async with harness.db.write() as tx:
+        new_session = new_id(harness.clock)
+        stored = await deposit(tx, event, message_key, new_session_id=new_session, now=now)
+        stop = await _take(tx, harness, run_id, event, stored.session_id)
+        if stop is None:
+            await attach_open(tx, stored.session_id)
+            await turns.start(
+                tx,
+                run_id,
+                stored.session_id,
+                message_key=message_key,
+                origin=event.origin,
+                model=harness.settings.model,
+                boot_id=harness.boot_id,
+                now=now,
+            )
+    harness.notifier.publish(event.session_key)
+    reach("receive.committed")
+    settings = harness.settings
+    flow = Flow(
+        run_id=run_id,
+        session_key=event.session_key,
+        session_id=stored.session_id,
+        stop=stop,
+        model=settings.model,
+        fallback=settings.fallback_agent_model,
+        compact=settings.is_local_model,
+        delegates=delegates,
+        max_iterations=settings.agent_max_iterations,
+        code_version=harness.code_version,
+    )
+    return flow.wire()
+
+
+async def _take(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, session_id: str) -> Stop | None:
+    """Claim the session if there is anything to answer; a run without work must not take it from one that has."""
+    turn = await turns.find(tx, run_id)
+    if turn is None and not await open_inputs(tx, session_id):
+        return "nothing"
+    claim = await session.claim(
+        tx, session_id, run_id, boot_id=harness.boot_id, now=harness.clock.now(), steers=event.steers
+    )
+    match claim:
+        case Claim.HELD:
+            return None
+        case Claim.BUSY:
+            return "busy"
+        case Claim.STALE:
+            return None  # the next think step sees it again and makes the offer
+        case Claim.STOPPED:
+            return "stopped"
+        case _:
+            return "superseded"

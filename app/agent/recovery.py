@@ -1,0 +1,56 @@
+"""What to do after a model call that failed: a pure decision on counted facts."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.agent.llm import Trouble
+
+WAITS_S = (2.0, 8.0, 30.0)
+"""Pauses where the provider names none."""
+
+MAX_WAITS = len(WAITS_S)
+MAX_SHRINKS = 6
+
+Move = Literal["wait", "fall_back", "shrink", "explain"]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What was tried so far in this turn; `waits` and `shrinks` start again after a success."""
+
+    waits: int = 0
+    shrinks: int = 0
+    fell_back: bool = False
+
+    def succeeded(self) -> "Trials":
+        return replace(self, waits=0)
+
+
+def next_move(trouble: Trouble, trials: Trials, *, has_fallback: bool) -> tuple[Move, Trials]:
+    """The move and the trials with it counted. Overflow shrinks; refusals fall back at once; the rest waits first."""
+    can_fall_back = has_fallback and not trials.fell_back
+    if trouble is Trouble.OVERFLOW:
+        if trials.shrinks < MAX_SHRINKS:
+            return "shrink", replace(trials, shrinks=trials.shrinks + 1)
+        return "explain", trials
+    patient = trouble in (Trouble.OVERLOADED, Trouble.UNAVAILABLE)
+    if patient and trials.waits < MAX_WAITS:
+        return "wait", replace(trials, waits=trials.waits + 1)
+    if can_fall_back and trouble is not Trouble.INVALID:
+        return "fall_back", replace(trials, fell_back=True, waits=0)
+    return "explain", trials
+
+
+def pause_s(waits: int, retry_after_s: float | None) -> float:
+    """How long to wait before try number `waits` + 1, in seconds: as long as the provider asked."""
+    return retry_after_s if retry_after_s is not None else WAITS_S[min(waits, MAX_WAITS - 1)]
+
+
+EXPLANATIONS = {
+    Trouble.OVERLOADED: "The model is overloaded right now. Please try again in a few minutes.",
+    Trouble.REJECTED: "The model provider refused the request: the key, the model's name or the access is not right.",
+    Trouble.QUOTA: "The account at the model provider has no quota or credit left.",
+    Trouble.OVERFLOW: "This conversation is too long for the model, even shortened. Start a fresh one with /new.",
+    Trouble.UNAVAILABLE: "The model cannot be reached right now. Please try again later.",
+    Trouble.INVALID: "The model provider did not accept the request.",
+}

@@ -1,0 +1,64 @@
+"""The last step of a sub-agent: its answer lands on the call that asked for it."""
+
+from typing import Any
+
+from app.agent.announce import announce
+from app.agent.harness import Harness
+from app.db import Tx
+from app.events import MessageReceived, SubagentSpawn, message_event_id
+from app.ids import new_id
+from app.sessions import calls, deposit, session, transcript, turns
+
+NO_ANSWER = "The task came to no answer."
+
+
+async def report(harness: Harness, spawn: SubagentSpawn, text: str, ok: bool) -> dict[str, Any]:
+    """Write the answer on the parent's call row; `{"text": …, "ok": …}` for the parent's own memo.
+
+    A parent whose turn is over by then gets it as a deposit, so that the person hears of it.
+    """
+    async with harness.db.write() as tx:
+        answer = text or await _last_words(tx, spawn) or NO_ANSWER
+        late = await _record(tx, harness, spawn, answer, ok)
+    if late is not None:
+        await announce(harness, [late])
+    return {"text": answer, "ok": ok}
+
+
+async def _last_words(tx: Tx, spawn: SubagentSpawn) -> str:
+    session_id = await session.find(tx, spawn.sub_session_key)
+    words = await transcript.recent(tx, session_id, 1) if session_id else []
+    return words[-1][1] if words and words[-1][0] == "assistant" else ""
+
+
+async def _record(tx: Tx, harness: Harness, spawn: SubagentSpawn, answer: str, ok: bool) -> dict[str, Any] | None:
+    now = harness.clock.now()
+    if spawn.parent_run_id is None or spawn.parent_step_key is None:
+        return None
+    call = await calls.find(tx, spawn.parent_run_id, spawn.parent_step_key)
+    if call is None:
+        return None
+    await calls.finish(tx, call.id, ok=ok, result=answer, now=now)
+    parent = await turns.find(tx, spawn.parent_run_id)
+    if parent is None or parent.state not in ("superseded", "failed"):
+        return None
+    return await _deposit_late(tx, harness, spawn, call.session_id)
+
+
+async def _deposit_late(tx: Tx, harness: Harness, spawn: SubagentSpawn, session_id: str) -> dict[str, Any] | None:
+    place = await deposit.last_place(tx, session_id)
+    if place is None:
+        return None
+    event = MessageReceived(
+        message=f"The task you had delegated ({spawn.task_id}) has come to its end; its result is on the call.",
+        message_key=f"{spawn.task_id}:late",
+        session_key=spawn.parent_session_key,
+        channel=place.channel,
+        destination=place.destination,
+        origin="a sub-agent",
+        steers=False,
+    )
+    await deposit.deposit(
+        tx, event, f"{spawn.task_id}:late", new_session_id=new_id(harness.clock), now=harness.clock.now()
+    )
+    return event.to_wire(message_event_id(f"{spawn.task_id}:late"))

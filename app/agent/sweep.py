@@ -1,0 +1,54 @@
+"""The second net: what is open, unowned and not failed is woken again, at most three times a message."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from app.agent.announce import announce, reply_event
+from app.agent.harness import Harness
+from app.channels import outbox
+from app.db import Tx
+from app.sessions import deposit, session
+from app.tables import messages, sessions
+
+
+async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, Any]:
+    """Send start signals for open messages nobody works on and for unsent parts; of one session, or of all.
+
+    Answers with how many of each were sent, as JSON.
+    """
+    now = harness.clock.now()
+    async with harness.db.write() as tx:
+        wakes = [await deposit.wake_next(tx, s) for s in await _forgotten(tx, harness, session_key)]
+        replies = await _unsent(tx, harness, session_key)
+    events = [e for e in wakes if e is not None] + replies
+    if events:
+        await announce(harness, events)
+    return {"woken": len(events) - len(replies), "unsent": len(replies), "at": now.isoformat()}
+
+
+async def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Sequence[str]:
+    """Sessions with an open message that is older than a minute and no live turn."""
+    now = harness.clock.now()
+    query = (
+        select(sessions.c.id, sessions.c.holder)
+        .where(
+            sessions.c.id.in_(
+                select(messages.c.session_id).where(
+                    messages.c.state == "open", messages.c.created_at <= now - session.OWNED_FOR
+                )
+            ),
+            sessions.c.closed_at.is_(None),
+        )
+        .limit(200)
+    )
+    if session_key is not None:
+        query = query.where(sessions.c.key == session_key)
+    rows = (await tx.execute(query)).all()
+    return [row.id for row in rows if not await session.is_live(tx, row.holder, now)]
+
+
+async def _unsent(tx: Tx, harness: Harness, session_key: str | None) -> list[dict[str, Any]]:
+    chats = [row for row in await outbox.unsent_chats(tx) if session_key in (None, row.session_key)]
+    return [reply_event(harness, row, row.session_key) for row in chats]

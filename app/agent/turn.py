@@ -1,0 +1,20 @@
+"""The bodies of one turn's steps, bound to the parts they work with."""
+
+import functools
+
+from app.agent.act import act, observe
+from app.agent.finish import finish
+from app.agent.flow import Flow
+from app.agent.harness import Harness
+from app.agent.loop import Bodies
+from app.agent.think import think
+
+
+def bodies_of(harness: Harness, flow: Flow) -> Bodies:
+    """What `run_turn` needs for this turn."""
+    return Bodies(
+        think=functools.partial(think, harness, flow),
+        act=functools.partial(act, harness, flow),
+        observe=functools.partial(observe, harness, flow),
+        finish=functools.partial(finish, harness, flow),
+    )

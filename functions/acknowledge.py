@@ -1,0 +1,37 @@
+"""At once when something arrives: a typing sign, a command's answer, and a second look after a minute."""
+
+from datetime import datetime
+from typing import Any
+
+import inngest
+
+from app.agent.acknowledge import show_received
+from app.agent.commands import run_command
+from app.agent.harness import Harness
+from app.agent.steps import DurableSteps, key_of, parse, unless_crashed
+from app.agent.sweep import sweep
+from app.events import CommandReceived, MessageReceived
+
+
+def acknowledge(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any]:
+    """Runs for every event, also while a turn runs; that is why commands are answered here."""
+
+    @client.create_function(
+        fn_id="acknowledge",
+        trigger=[
+            inngest.TriggerEvent(event=MessageReceived.name),
+            inngest.TriggerEvent(event=CommandReceived.name),
+        ],
+        retries=8,
+    )
+    async def run(ctx: inngest.Context) -> dict[str, Any]:
+        steps = DurableSteps(ctx)
+        if "command" in ctx.event.data:
+            command = parse(CommandReceived, ctx)
+            return dict(unless_crashed(await steps.run("command", run_command, harness, command, key_of(command, ctx))))
+        event = parse(MessageReceived, ctx)
+        shown = unless_crashed(await steps.run("show", show_received, harness, event, key_of(event, ctx)))
+        await steps.sleep_until("wait", datetime.fromisoformat(shown["look_again"]))
+        return dict(await steps.run("look-again", sweep, harness, event.session_key))
+
+    return run

@@ -1,0 +1,36 @@
+"""A message becomes a turn: receive, then think and act until the answer lies in the outbox."""
+
+from typing import Any
+
+import inngest
+
+from app.agent.flow import Flow
+from app.agent.harness import Harness
+from app.agent.loop import run_turn
+from app.agent.receive import receive
+from app.agent.steps import DurableSteps, key_of, parse, unless_crashed
+from app.agent.turn import bodies_of
+from app.events import MessageReceived, TurnStopped
+
+
+def handle_message(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any]:
+    """One run per session at a time: a person's message cancels the run before it, a machine's cancels nobody."""
+
+    @client.create_function(
+        fn_id="handle-message",
+        trigger=inngest.TriggerEvent(event=MessageReceived.name),
+        retries=8,
+        singleton=inngest.Singleton(key="event.data.steers == false ? false : event.data.sessionKey", mode="cancel"),
+        cancel=[inngest.Cancel(event=TurnStopped.name, if_exp="event.data.sessionKey == async.data.sessionKey")],
+    )
+    async def run(ctx: inngest.Context) -> dict[str, Any]:
+        event = parse(MessageReceived, ctx)
+        steps = DurableSteps(ctx)
+        received = await steps.run("receive", receive, harness, ctx.run_id, event, key_of(event, ctx))
+        flow = Flow.model_validate(unless_crashed(received))
+        if flow.stop is not None:
+            return {"kind": flow.stop}
+        ending = await run_turn(steps, bodies_of(harness, flow), flow)
+        return dict(unless_crashed(ending.wire()))
+
+    return run
