@@ -70,6 +70,7 @@ class Settings(BaseSettings):
     inngest_serve_origin: str = ""
 
     web_fetch_allow_private: bool = False
+    failpoint: str = Field(default="", validation_alias=AliasChoices("moab_failpoint", "failpoint"))
 
     _split = field_validator("telegram_allowed_chats", mode="before")(_names)
 
@@ -107,10 +108,23 @@ class Settings(BaseSettings):
     def is_local_model(self) -> bool:
         return self.model == LOCAL_MODEL
 
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must never be printed."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        return tuple(v.get_secret_value() for v in values if isinstance(v, SecretStr) and v.get_secret_value())
+
     @property
     def telegram_bot_id(self) -> str:
         """The number before the colon of the bot token: who the bot is, not a secret."""
         return self.telegram_bot_token.get_secret_value().partition(":")[0] if self.telegram_bot_token else ""
+
+
+CHILD_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "TZ")
+
+
+def child_environment() -> dict[str, str]:
+    """What commands of the agent inherit: enough to work, none of the service's keys."""
+    return {name: os.environ[name] for name in CHILD_VARIABLES if name in os.environ}
 
 
 def _model_for_keys(environ: Mapping[str, str]) -> str:

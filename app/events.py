@@ -236,11 +236,13 @@ def message_event_id(message_key: str, cause: str = "first") -> str:
 def as_input(
     text: str, *, session_key: str, channel: str, destination: Destination, **routing: Any
 ) -> MessageReceived | CommandReceived:
-    """The event for one line from outside: a command if it starts with a slash and a letter, else a message."""
-    head, _, rest = text.strip().partition(" ")
+    """The event for one input: a command if it starts with a slash and a name and brings no files, else a message."""
+    words = text.strip().split(maxsplit=1)
+    head = words[0] if words else ""
+    name = head[1:].partition("@")[0]
     common: dict[str, Any] = {"session_key": session_key, "channel": channel, "destination": destination}
-    if len(head) > 1 and head[0] == "/" and head[1:].split("@")[0].isidentifier():
+    if head.startswith("/") and name.isidentifier() and not routing.get("attachments"):
         routing.pop("attachments", None)
-        command = head[1:].split("@")[0].lower()
-        return CommandReceived(command=command, args=rest.strip(), **common, **routing)
+        args = words[1].strip() if len(words) > 1 else ""
+        return CommandReceived(command=name.lower(), args=args, **common, **routing)
     return MessageReceived(message=text, **common, **routing)

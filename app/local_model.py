@@ -44,6 +44,16 @@ class LocalModel:
         """Whether the runtime and the weights are there; imports neither."""
         return importlib.util.find_spec("xllamacpp") is not None and weights() is not None
 
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def ended(self) -> None:
+        """Return once the process has ended, whoever ended it."""
+        if self._process is not None:
+            await self._process.wait()
+
     async def start(self) -> str:
         """Base URL of the endpoint, such as `http://127.0.0.1:4711/v1`; started if it is not running.
 
@@ -51,7 +61,7 @@ class LocalModel:
         with the reason, if its process does not become ready.
         """
         async with self._lock:
-            if self._process is None or self._process.returncode is not None:
+            if self.pid is None:
                 if self._command == COMMAND and not self.installed():
                     raise ConfigError(not_installed())
                 self._base_url = await self._launch()

@@ -1,4 +1,4 @@
-"""The chat for a person at a terminal: a prompt that stays, a status line under it, answers above it."""
+"""The chat for a person at a terminal: a prompt that stays, what the turn does and the answers above it."""
 
 import asyncio
 import io
@@ -26,9 +26,7 @@ FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.12
 LINES_SHOWN_AT_START = 6
 CHARS_OF_OLD_LINE = 400
-STYLE = Style.from_dict(
-    {"bottom-toolbar": "noreverse", "you": "bold ansicyan", "dim": "ansibrightblack", "busy": "ansiyellow"}
-)
+STYLE = Style.from_dict({"you": "bold ansicyan", "dim": "ansibrightblack", "busy": "ansiyellow"})
 
 
 class TerminalChat:
@@ -39,15 +37,13 @@ class TerminalChat:
         self._conversation = Conversation(
             client, key, on_item=self._show_item, on_change=self._redraw, on_lost=self._show_error
         )
-        self._name = key.removeprefix("terminal:")
         self._frames = itertools.cycle(FRAMES)
         self._frame = next(self._frames)
         self._ended = False
         self._stopping: asyncio.Task[None] | None = None
         self._prompt: PromptSession[str] = PromptSession(
-            FormattedText([("class:you", PROMPT)]),
+            self._before_input,
             history=_private_history(history_file),
-            bottom_toolbar=self._status,
             key_bindings=self._keys(),
             style=STYLE,
         )
@@ -56,6 +52,7 @@ class TerminalChat:
         """Talk until the person leaves; returns the exit code."""
         await self._conversation.open()
         self._show_history(await self._conversation.client.history(self._conversation.key, LINES_SHOWN_AT_START))
+        self._show("/help lists the commands, Ctrl-D leaves.", "class:dim")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end)
         with patch_stdout(raw=True):
             async with alongside(self._conversation.watch()), alongside(self._animate()):
@@ -130,11 +127,13 @@ class TerminalChat:
         if self._prompt.app.is_running:
             self._prompt.app.invalidate()
 
-    def _status(self) -> StyleAndTextTuples:
-        if self._conversation.state.is_busy:
-            doing = doing_now(self._conversation.state.activity)
-            return [("class:busy", f"{self._frame} {doing}"), ("class:dim", "  Ctrl-C stops")]
-        return [("class:dim", f"{self._name}  /help  Ctrl-D leaves")]
+    def _before_input(self) -> StyleAndTextTuples:
+        """The prompt, under a line that says what the turn does. (A toolbar would not show on every terminal.)"""
+        prompt: StyleAndTextTuples = [("class:you", PROMPT)]
+        if not self._conversation.state.is_busy or self._prompt.app.is_done:
+            return prompt
+        doing = doing_now(self._conversation.state.activity)
+        return [("class:busy", f"{self._frame} {doing}"), ("class:dim", "  Ctrl-C stops\n"), *prompt]
 
     def _show_item(self, item: FeedItem) -> None:
         if item.kind == "reply":

@@ -10,6 +10,7 @@ SHOWN_BYTES = 14_000
 LINE_CHARACTERS = 400
 SAID_CHARACTERS = 2000
 
+_BINARY = re.compile(rb": (?:binary file matches|WARNING: stopped searching binary file)")
 _ROW = re.compile(rb"([^\0]*)\0(\d+)([:-])(.*)", re.DOTALL)
 
 
@@ -48,6 +49,7 @@ class Matches:
         self._scope, self._limit, self._room, self._rest = scope, limit, SHOWN_BYTES, b""
         self._has_neighbours = has_neighbours
         self._file, self._line = "", 0
+        self._start = (0, self._room)
 
     def take(self, data: bytes) -> bool:
         *rows, self._rest = (self._rest + data).split(b"\n")
@@ -55,6 +57,9 @@ class Matches:
 
     def _row(self, row: bytes) -> bool:
         parts = _ROW.fullmatch(row)
+        if parts is None and _BINARY.search(row):
+            self._forget_file()
+            return True
         if parts is None:
             if row.strip(b"-\r") and len(self.said) < SAID_CHARACTERS:
                 self.said += row.decode(errors="replace") + "\n"
@@ -68,6 +73,7 @@ class Matches:
     def _show(self, name: str, number: int, mark: str, line: bytes) -> bool:
         new = []
         if name != self._file:
+            self._start = (len(self.rows), self._room)
             new.append(clean(name))
         elif self._has_neighbours and number != self._line + 1:
             new.append("  --")
@@ -80,3 +86,10 @@ class Matches:
         self._file, self._line = name, number
         self.rows += new
         return True
+
+    def _forget_file(self) -> None:
+        # ripgrep finds out late that a long file is binary and says so after the matches.
+        if self._file:
+            rows, self._room = self._start
+            del self.rows[rows:]
+            self._file = ""

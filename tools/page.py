@@ -4,7 +4,6 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from app.errors import BadInput
 from tools.fence import explained, open_regular
@@ -34,39 +33,43 @@ def page(path: Path, name: str, offset: int, limit: int) -> str:
             )
         if not head:
             return f"({name} is empty)"
-        file.seek(0)
-        return _render(_lines(file, head, name), name, offset, limit, total)
+        encoding = encoding_of(head, is_whole=False)
+        file.seek(len(encoding.bom))
+        text = io.TextIOWrapper(file, encoding=encoding.codec, errors="replace", newline=None)
+        try:
+            return _render(_parts(text, name), name, offset, limit, total)
+        finally:
+            # The file belongs to the `with` above; a collected wrapper would close it as well.
+            text.detach()
 
 
-def _render(lines: Iterator[str], name: str, offset: int, limit: int, total: int) -> str:
-    read = room = 0
+def _render(parts: Iterator[str], name: str, offset: int, limit: int, total: int) -> str:
+    number = room = 0
     kept: list[str] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(parts), 1):
         if number < offset:
-            read = number
             continue
         numbered = f"{number:>6}\t{clean(line)}"
         room += len(numbered.encode()) + 1
-        if kept and (len(kept) == limit or room > PAGE_BYTES):
-            kept.append(f"[{name} goes on ({size(total)} in all): read it with offset={number}]")
-            break
+        if kept and room > PAGE_BYTES:
+            return "\n".join([*kept, _goes_on(name, total, number)])
         kept.append(numbered)
+        if len(kept) == limit:
+            # Only the start of the next line is read: it may be as long as the file.
+            ending = [_goes_on(name, total, number + 1)] if next(parts, "") else []
+            return "\n".join(kept + ending)
     if not kept:
-        raise BadInput(f"{name}: offset {offset} is past the end; accepted: 1 to {read}")
+        raise BadInput(f"{name}: offset {offset} is past the end; accepted: 1 to {number}")
     return "\n".join(kept)
 
 
-def _lines(file: BinaryIO, head: bytes, name: str) -> Iterator[str]:
-    encoding = encoding_of(head, is_whole=False)
-    file.seek(len(encoding.bom))
-    text = io.TextIOWrapper(file, encoding=encoding.codec, errors="replace", newline=None)
-    parts = _parts(text, name)
-    try:
-        for part in parts:
-            yield part.removesuffix("\n") if part.endswith("\n") else part + _rest_of_line(parts)
-    finally:
-        # The file belongs to the caller; a collected wrapper would close it.
-        text.detach()
+def _goes_on(name: str, total: int, offset: int) -> str:
+    return f"[{name} goes on ({size(total)} in all): read it with offset={offset}]"
+
+
+def _lines(parts: Iterator[str]) -> Iterator[str]:
+    for part in parts:
+        yield part.removesuffix("\n") if part.endswith("\n") else part + _rest_of_line(parts)
 
 
 def _parts(text: io.TextIOWrapper, name: str) -> Iterator[str]:

@@ -1,0 +1,240 @@
+"""The composition root: the one place where parts are wired, and the service's life from start to stop."""
+
+import asyncio
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+import uvicorn
+from fastapi import FastAPI
+from filelock import FileLock, Timeout
+
+from app import failpoints
+from app.agent.accept import accept
+from app.agent.harness import Harness
+from app.agent.llm import LiteLLM
+from app.channels import outbox
+from app.channels.channel import Channel
+from app.channels.mailbox import MailboxChannel
+from app.clock import Clock, SystemClock
+from app.config import LOCAL_MODEL, Settings, child_environment
+from app.db import Database
+from app.engines import EngineLink, link_engine
+from app.errors import ConfigError
+from app.events import CommandReceived, MessageReceived
+from app.files import write_atomic
+from app.ids import new_id
+from app.local_model import LocalModel
+from app.log import set_up_logging
+from app.memory.daily_log import DailyLog
+from app.memory.workspace import Workspace
+from app.migrate import migrate
+from app.sessions import calls
+from app.web.api import LOOPBACK, api_router, guard
+from app.web.feed import wait_for_answer
+from functions import all_functions
+from tools.toolbox import make_toolbox
+from webhooks.http import http_router
+from webhooks.telegram import telegram_router
+
+log = logging.getLogger("moab")
+
+STOP_WITHIN_S = 10
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service: where it listens, and its parts for those who test it."""
+
+    url: str
+    harness: Harness
+    engine: EngineLink
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings, port: int | None = None, clock: Clock | None = None) -> AsyncIterator[Service]:
+    """A whole service for the length of the block: database, engine, HTTP on `port` (0: any free one).
+
+    Raises ConfigError (settings, port in use) and EngineLocked (another process has this MOAB_HOME).
+    """
+    set_up_logging(settings.log_level, known_secrets=settings.secrets())
+    listener = _listen(settings, settings.port if port is None else port)
+    url = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(listener.close)
+        local = LocalModel()
+        stack.push_async_callback(local.stop)
+        harness, engine = await _build(settings, clock or SystemClock(), local, stack)
+        app = _web(harness, engine, settings)
+        engine.mount(app, harness, all_functions)
+        server = _Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=STOP_WITHIN_S, lifespan="off"))
+        await engine.start()
+        stack.push_async_callback(engine.stop)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        stack.push_async_callback(_shut, server, serving)
+        await engine.sync(url)
+        note = settings.home / "service.json"
+        write_atomic(note, json.dumps({"url": url, "pid": os.getpid()}))
+        note.chmod(0o600)
+        stack.callback(note.unlink, missing_ok=True)
+        yield Service(url, harness, engine)
+
+
+def serve(settings: Settings) -> None:
+    """Run the service until SIGINT or SIGTERM."""
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with running(settings) as service:
+        log.info("Moab %s listens on %s; %s answers.", service.harness.code_version, service.url, settings.model)
+        await stop.wait()
+        log.info("Stopping: calls in flight get %d seconds.", STOP_WITHIN_S)
+
+
+async def _build(
+    settings: Settings, clock: Clock, local: LocalModel, stack: contextlib.AsyncExitStack
+) -> tuple[Harness, EngineLink]:
+    stack.enter_context(_home_lock(settings))
+    failpoints.arm(settings.failpoint)
+    engine = link_engine(settings, clock)
+    database = Database(settings.database)
+    stack.push_async_callback(database.close)
+    await migrate(database)
+    workspace = Workspace(settings.workspace)
+    await asyncio.to_thread(workspace.seed)
+    channels = _channels(settings)
+    for channel in channels.values():
+        stack.push_async_callback(channel.close)
+    home_id = hashlib.sha256(str(settings.home).encode()).hexdigest()[:12]
+    harness = Harness(
+        settings=settings,
+        clock=clock,
+        db=database,
+        sender=engine,
+        channels=channels,
+        llm=LiteLLM(
+            timeout_s=settings.model_timeout_s,
+            api_base=settings.agent_api_base,
+            local_name=LOCAL_MODEL,
+            local=local,
+        ),
+        toolbox=make_toolbox(environment=child_environment()),
+        workspace=workspace,
+        daily_log=DailyLog(workspace.logs, ZoneInfo(settings.timezone), clock),
+        boot_id=f"{home_id}:{new_id(clock)}",
+        code_version=importlib.metadata.version("moab"),
+    )
+    await _close_dead_rows(harness, home_id)
+    return harness, engine
+
+
+def _home_lock(settings: Settings) -> FileLock:
+    """One process per home: rows of earlier boots are closed at start, which is wrong while their owner lives."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(settings.home / "moab.lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise ConfigError(f"Another Moab runs on {settings.home}; stop it, or set another MOAB_HOME.") from error
+    return lock
+
+
+async def _close_dead_rows(harness: Harness, home_id: str) -> None:
+    """What an earlier process of this home left half-done is closed before anything goes on."""
+    now = harness.clock.now()
+    async with harness.db.write() as tx:
+        closed = await calls.close_dead(tx, home_id, harness.boot_id, now)
+        unknown = await outbox.close_dead(tx, home_id, harness.boot_id, now)
+    if closed or unknown:
+        log.warning(
+            "The last process ended in mid-work: %d tool calls and %d deliveries may or may not have happened.",
+            closed,
+            unknown,
+        )
+
+
+def _channels(settings: Settings) -> dict[str, Channel]:
+    channels: list[Channel] = [MailboxChannel("terminal"), MailboxChannel("http")]
+    if settings.telegram_bot_token is not None:
+        from app.channels.telegram import TelegramChannel
+
+        token = settings.telegram_bot_token.get_secret_value()
+        channels.append(TelegramChannel(token, settings.telegram_api_base_url))
+    return {channel.name: channel for channel in channels}
+
+
+def _web(harness: Harness, engine: EngineLink, settings: Settings) -> FastAPI:
+    app = FastAPI(title="Moab", docs_url=None, redoc_url=None, openapi_url=None)
+    token = settings.api_token.get_secret_value() if settings.api_token else None
+    guard(app, token=token, loopback=settings.host in LOOPBACK)
+
+    async def take(event: MessageReceived | CommandReceived) -> None:
+        await accept(harness, event)
+
+    async def wait(event: MessageReceived | CommandReceived, seconds: float) -> dict[str, object]:
+        return await wait_for_answer(harness, event, seconds)
+
+    new_key: Callable[[], str] = lambda: new_id(harness.clock)  # noqa: E731 - a name for the reader
+    app.include_router(http_router(take, wait, new_key))
+    app.include_router(api_router(harness, engine.runs, engine.name))
+    if settings.telegram_bot_token and settings.telegram_webhook_secret:
+        app.include_router(
+            telegram_router(
+                take,
+                secret=settings.telegram_webhook_secret.get_secret_value(),
+                bot_id=settings.telegram_bot_id,
+                allowed_chats=settings.telegram_allowed_chats,
+            )
+        )
+    elif settings.telegram_bot_token:
+        log.warning("TELEGRAM_WEBHOOK_SECRET is not set, so /webhooks/telegram is not there.")
+    return app
+
+
+def _listen(settings: Settings, port: int) -> socket.socket:
+    if settings.host not in LOOPBACK and settings.api_token is None:
+        raise ConfigError(f"HOST {settings.host} is not loopback: set MOAB_API_TOKEN, which callers then have to send.")
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"Cannot listen on {settings.host} port {port}: {error.strerror}. Choose another PORT."
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _shown_host(host: str) -> str:
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+class _Server(uvicorn.Server):
+    """A server whose signals are somebody else's: `serve` and the chat each have their own way to stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]  # the base class leaves it untyped
+        yield
+
+
+async def _shut(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
+    server.should_exit = True
+    await serving

@@ -1,0 +1,138 @@
+"""The `moab` command as a process: quick help, plain errors, output for people and for machines."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.front.conftest import Moab
+from tests.unit.front.fake_service import Failure, FakeService
+
+HEAVY = ("litellm", "sqlalchemy", "fastapi", "faster_whisper", "inngest", "httpx", "prompt_toolkit", "pydantic")
+
+RUN = {
+    "id": "R1",
+    "function": "handle-message",
+    "status": "completed",
+    "startedAt": "2026-01-05T12:00:00+00:00",
+    "endedAt": "2026-01-05T12:00:02.500000+00:00",
+    "sessionKey": "terminal:default",
+    "event": {"name": "agent.message.received"},
+}
+
+
+def test_help_answers_in_half_a_second(moab_env: dict[str, str]) -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "app.cli", "--help"], env=moab_env, check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_help_imports_nothing_heavy(moab_env: dict[str, str]) -> None:
+    code = f"""
+import sys
+from app.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+sys.stderr.write(" ".join(sorted(set(sys.modules) & set({HEAVY!r}))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=moab_env, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "chat" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["chat", "serve", "send", "runs", "run", "model", "bench"])
+def test_every_verb_explains_itself(moab: Moab, verb: str) -> None:
+    done = moab(verb, "--help")
+    assert done.returncode == 0 and "Usage: " in done.stdout
+
+
+def test_the_version_is_the_package_version(moab: Moab) -> None:
+    assert moab("--version").stdout.startswith("moab 0.")
+
+
+def test_an_unknown_verb_is_a_usage_error(moab: Moab) -> None:
+    done = moab("fly")
+    assert done.returncode == 2 and "fly" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("send", "hello"), ("runs",), ("run", "R1")])
+def test_without_a_service_one_sentence_says_what_to_do(moab: Moab, arguments: tuple[str, ...]) -> None:
+    done = moab(*arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1 and "moab serve" in done.stderr
+
+
+def test_a_setting_of_a_wrong_form_is_exit_code_2(moab: Moab) -> None:
+    done = moab("model", PORT="many")
+    assert done.returncode == 2 and "PORT" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_model_says_which_and_why(moab: Moab) -> None:
+    assert moab("model").stdout.startswith("local/")
+    assert "AGENT_MODEL says so" in moab("model", AGENT_MODEL="ollama/llama3.2").stdout
+    assert moab("model", OPENAI_API_KEY="x").stdout.startswith("openai/")
+
+
+def test_needs_local_is_no_for_a_configured_model(moab: Moab) -> None:
+    assert moab("model", "--needs-local", AGENT_MODEL="ollama/llama3.2").returncode == 1
+
+
+def test_send_tells_the_key_or_waits_for_the_answer(moab: Moab, service: FakeService) -> None:
+    sent = moab("send", "hello", "--session", "garden")
+    assert sent.returncode == 0 and service.posts[0]["messageKey"] in sent.stdout
+    waited = moab("send", "hello", "--wait")
+    assert (waited.returncode, waited.stdout) == (0, "You said: hello\n")
+    assert [post["sessionKey"] for post in service.posts] == ["terminal:garden", "terminal:default"]
+
+
+def test_send_tells_a_failure_by_its_exit_code(moab: Moab, service: FakeService) -> None:
+    service.script["boom"] = Failure("The model is not reachable.")
+    done = moab("send", "boom", "--wait")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "The model is not reachable.\n")
+
+
+def test_runs_are_a_table_or_json(moab: Moab, service: FakeService) -> None:
+    service.runs = [RUN]
+    table = moab("runs").stdout.splitlines()
+    assert table[0].split() == ["ID", "FUNCTION", "STATUS", "STARTED", "TOOK", "SESSION"]
+    assert "handle-message" in table[1] and "2.5 s" in table[1]
+    assert json.loads(moab("runs", "--json").stdout) == {"runs": [RUN]}
+
+
+def test_no_runs_is_said(moab: Moab, service: FakeService) -> None:
+    assert moab("runs").stdout == "No runs.\n"
+
+
+def test_a_run_is_shown_step_by_step(moab: Moab, service: FakeService) -> None:
+    service.runs = [RUN]
+    page = moab("run", "R1").stdout
+    assert "1. think [StepRun] completed, 250 ms, 2 attempts" in page and '{"text": "four"}' in page
+    assert json.loads(moab("run", "R1", "--json").stdout)["steps"][0]["name"] == "think"
+    missing = moab("run", "R2")
+    assert (missing.returncode, missing.stderr) == (1, "moab: There is no such run.\n")
+
+
+def test_chat_attaches_to_the_running_service(moab: Moab, service: FakeService) -> None:
+    done = moab("chat", "--session", "garden", stdin="hello\n")
+    assert (done.returncode, done.stdout) == (0, "You said: hello\n")
+    assert done.stderr == "test/model answers.\n"
+    assert service.posts[0]["sessionKey"] == "terminal:garden"
+
+
+def test_chat_says_once_how_small_the_local_model_is(moab: Moab, service: FakeService) -> None:
+    service.model = "local/smollm2-135m-instruct"
+    said = moab("chat").stderr
+    assert said.count("\n") == 1 and "tiny" in said and "AGENT_MODEL" in said
+
+
+def test_the_token_of_the_settings_is_sent(moab: Moab, service: FakeService, tmp_path: Path) -> None:
+    moab("send", "hello", MOAB_API_TOKEN="sesame")
+    assert all(headers["Authorization"] == "Bearer sesame" for _, headers in service.requests)

@@ -1,0 +1,90 @@
+"""The way in over HTTP: verify, parse, to_event, accept; for the terminal, scripts and other programs."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from app.errors import BadInput
+from app.events import CommandReceived, Destination, MessageReceived, Sender, as_input, message_event_id
+
+MAX_BODY_BYTES = 1_000_000
+MAX_WAIT_S = 600.0
+
+Accept = Callable[[MessageReceived | CommandReceived], Awaitable[None]]
+Wait = Callable[[MessageReceived | CommandReceived, float], Awaitable[dict[str, Any]]]
+
+
+class Posted(BaseModel):
+    """The body of `POST /api/messages`."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+    message: Annotated[str, Field(min_length=1, max_length=200_000)]
+    session_key: Annotated[str, Field(pattern=r"^[\w.:@+-]{1,200}$")] = "http:default"
+    channel: Annotated[str, Field(pattern=r"^(terminal|http)$")] = "http"
+    message_key: Annotated[str, Field(pattern=r"^[\w.:@+-]{1,200}$")] | None = None
+    sender: Sender | None = None
+
+
+def parse(body: bytes) -> Posted:
+    """The posted message. Raises BadInput naming each field and the accepted form."""
+    try:
+        posted = Posted.model_validate_json(body)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
+        form = '{"message": "text", "sessionKey"?: "name", "channel"?: "http"|"terminal", "messageKey"?: "unique"}'
+        raise BadInput(f"The message does not fit: {faults}. Accepted: {form}.") from error
+    if not posted.message.strip():
+        raise BadInput("The message is blank.")
+    return posted
+
+
+def to_event(posted: Posted, message_key: str) -> MessageReceived | CommandReceived:
+    """Pure. The reply goes to the mailbox of the session."""
+    return as_input(
+        posted.message,
+        message_key=message_key,
+        session_key=posted.session_key,
+        channel=posted.channel,
+        sender=posted.sender,
+        destination=Destination(chat_id=posted.session_key),
+    )
+
+
+def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str]) -> APIRouter:
+    """`POST /api/messages[?wait=seconds]`: 202 with ids once the message is stored, 200 with the reply if awaited."""
+    router = APIRouter()
+
+    @router.post("/api/messages")
+    async def post_message(
+        request: Request, wait_s: Annotated[float, Query(alias="wait", ge=0, le=MAX_WAIT_S)] = 0
+    ) -> Any:
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise BadInput("The content type must be application/json.")
+        posted = parse(await _body(request))
+        event = to_event(posted, posted.message_key or f"{posted.channel}:{posted.session_key}:{new_key()}")
+        await accept(event)
+        ids = {
+            "messageKey": event.message_key,
+            "sessionKey": event.session_key,
+            "eventId": message_event_id(event.message_key or ""),
+        }
+        if wait_s <= 0:
+            return JSONResponse(ids | {"status": "accepted"}, 202)
+        answer = await wait(event, wait_s)
+        return JSONResponse(ids | answer, 202 if answer["status"] == "pending" else 200)
+
+    return router
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise BadInput(f"The body is larger than {MAX_BODY_BYTES} bytes.")
+    return bytes(body)
