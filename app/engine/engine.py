@@ -1,6 +1,7 @@
 """The engine's face: start, stop, attach apps, send events, look at runs. Everything else is wired here."""
 
 import asyncio
+import contextvars
 import logging
 import random
 import sqlite3
@@ -317,7 +318,7 @@ class Engine:
         self._spawn(self._commit(change))
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._spawned_done)
 

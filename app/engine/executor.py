@@ -1,6 +1,7 @@
 """Makes the calls: one task per call, a bound on how many at once, a deadline for each."""
 
 import asyncio
+import contextvars
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -93,7 +94,8 @@ class Executor:
                 self._parked.append(job)
                 continue
             job.run.in_flight += 1
-            task = asyncio.create_task(self._call(job, function, transport))
+            # A call must not inherit the context of whoever sent its event: the SDK keeps a running step there.
+            task = asyncio.create_task(self._call(job, function, transport), context=contextvars.Context())
             self._calls[task] = job
             self._watch(task)
             task.add_done_callback(self._finished)
