@@ -48,7 +48,7 @@ class Matches:
         self._matched = 0
         self._scope, self._limit, self._room, self._rest = scope, limit, SHOWN_BYTES, b""
         self._has_neighbours = has_neighbours
-        self._file, self._line = "", 0
+        self._path, self._file, self._line = b"", "", 0
         self._start = (0, self._room)
 
     def take(self, data: bytes) -> bool:
@@ -58,7 +58,7 @@ class Matches:
     def _row(self, row: bytes) -> bool:
         parts = _ROW.fullmatch(row)
         if parts is None and _BINARY.search(row):
-            self._forget_file()
+            self._forget_file(row)
             return True
         if parts is None:
             if row.strip(b"-\r") and len(self.said) < SAID_CHARACTERS:
@@ -67,6 +67,7 @@ class Matches:
         name = self._scope.name_of(os.fsdecode(parts[1]))
         if name is None:
             return True
+        self._path = parts[1]
         self._matched += parts[3] == b":"
         return self._matched <= self._limit and self._show(name, int(parts[2]), parts[3].decode(), parts[4])
 
@@ -87,9 +88,9 @@ class Matches:
         self.rows += new
         return True
 
-    def _forget_file(self) -> None:
+    def _forget_file(self, notice: bytes) -> None:
         # ripgrep finds out late that a long file is binary and says so after the matches.
-        if self._file:
+        if self._file and notice.startswith(self._path + b":"):
             rows, self._room = self._start
             del self.rows[rows:]
             self._file = ""

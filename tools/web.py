@@ -98,7 +98,8 @@ def _checked_url(url: str | httpx.URL) -> httpx.URL:
         raise BadInput(
             f"{clean(str(url))!r} is not an address ({error}); accepted: https://example.org/page"
         ) from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    is_web = parsed.scheme in ("http", "https") and parsed.host and 0 < (parsed.port or 80) < 65536
+    if not is_web:
         raise BadInput(f"{clean(str(url))!r} is not a web address; accepted: http:// or https:// and a host")
     if parsed.userinfo:
         raise BadInput(f"{parsed.host}: an address with a name and password is not accepted")
@@ -108,18 +109,10 @@ def _checked_url(url: str | httpx.URL) -> httpx.URL:
 async def _fetch(client: httpx.AsyncClient, url: httpx.URL) -> _Page:
     for _ in range(REDIRECTS + 1):
         async with client.stream("GET", url, follow_redirects=False) as response:
-            location = response.headers.get("location", "")
-            if not (response.has_redirect_location and location):
+            if response.next_request is None:
                 return await _read(response, url)
-        url = _next_hop(url, location)
+            url = _checked_url(response.next_request.url)
     raise BadInput(f"{url.host} redirects more than {REDIRECTS} times")
-
-
-def _next_hop(url: httpx.URL, location: str) -> httpx.URL:
-    try:
-        return _checked_url(url.join(location))
-    except (httpx.InvalidURL, ValueError) as error:
-        raise BadInput(f"{url.host} redirects to {clean(location)[:200]!r}, which is not an address") from error
 
 
 async def _read(response: httpx.Response, url: httpx.URL) -> _Page:

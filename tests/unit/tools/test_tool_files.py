@@ -2,14 +2,19 @@
 
 import os
 import stat
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+
+from app.agent.tool import ToolResult
 from tools import page, textfile
 from tools.files import edit, ls, read, write
 
+Call = Callable[..., Awaitable[ToolResult]]
 
-async def test_read_numbers_the_lines_and_says_how_to_go_on(workspace, call):
+
+async def test_read_numbers_the_lines_and_says_how_to_go_on(workspace: Path, call: Call) -> None:
     (workspace / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     assert (await call(read, path="a.txt", offset=9)).text == "     9\tline 9\n    10\tline 10"
     first = await call(read, path="a.txt", limit=2)
@@ -18,13 +23,13 @@ async def test_read_numbers_the_lines_and_says_how_to_go_on(workspace, call):
     assert not (await call(read, path="missing.txt")).ok
 
 
-async def test_read_of_an_empty_file_says_so(workspace, call):
+async def test_read_of_an_empty_file_says_so(workspace: Path, call: Call) -> None:
     (workspace / "a.txt").touch()
     assert (await call(read, path="a.txt")).text == "(a.txt is empty)"
 
 
 # TRAPS, Context: "280 KB tool output ... fill the window in one step"
-async def test_a_page_of_a_long_file_is_bounded_and_pages_join(workspace, call):
+async def test_a_page_of_a_long_file_is_bounded_and_pages_join(workspace: Path, call: Call) -> None:
     lines = [f"row {n} " + "é" * (n % 90) for n in range(3000)]
     (workspace / "long.txt").write_text("\n".join(lines))
     seen: list[str] = []
@@ -40,17 +45,18 @@ async def test_a_page_of_a_long_file_is_bounded_and_pages_join(workspace, call):
     assert seen == lines
 
 
-async def test_a_line_without_end_is_cut(workspace, call):
+async def test_a_line_without_end_is_cut(workspace: Path, call: Call) -> None:
     (workspace / "min.js").write_text("x" * 100_000 + "\nnext\n")
     text = (await call(read, path="min.js")).text
     assert "x [... 98000 more characters in this line]\n     2\tnext" in text
 
 
 # TRAPS, Tools: "Whole body read into memory -> capped stream": a sparse file of a terabyte is read like any other.
-async def test_a_huge_file_is_not_read_into_memory(workspace, call, monkeypatch):
-    with open(workspace / "huge.log", "wb") as file:
-        file.write(b"first\nsecond\n" + b"z" * 9000)
-        file.truncate(1 << 40)
+async def test_a_huge_file_is_not_read_into_memory(
+    workspace: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "huge.log").write_bytes(b"first\nsecond\n" + b"z" * 9000)
+    os.truncate(workspace / "huge.log", 1 << 40)
     text = (await call(read, path="huge.log", limit=2)).text
     assert text.endswith("[huge.log goes on (1099.5 GB in all): read it with offset=3]")
     monkeypatch.setattr(page, "SKIP_CHARACTERS", 100_000)
@@ -67,7 +73,7 @@ async def test_a_huge_file_is_not_read_into_memory(workspace, call, monkeypatch)
         (bytes(range(1, 32)) * 4, "binary data"),
     ],
 )
-async def test_what_is_not_text_is_named_and_not_shown(workspace, call, content, kind):
+async def test_what_is_not_text_is_named_and_not_shown(workspace: Path, call: Call, content: bytes, kind: str) -> None:
     (workspace / "file").write_bytes(content)
     result = await call(read, path="file")
     assert not result.ok
@@ -85,31 +91,31 @@ async def test_what_is_not_text_is_named_and_not_shown(workspace, call, content,
         "\ufeffé\n".encode("utf-16-be"),
     ],
 )
-async def test_read_understands_the_common_encodings(workspace, call, content):
+async def test_read_understands_the_common_encodings(workspace: Path, call: Call, content: bytes) -> None:
     (workspace / "a.txt").write_bytes(content)
     assert (await call(read, path="a.txt")).text == "     1\té"
 
 
-async def test_a_character_across_the_sniffed_head_is_still_utf8(workspace, call):
+async def test_a_character_across_the_sniffed_head_is_still_utf8(workspace: Path, call: Call) -> None:
     (workspace / "a.txt").write_text("x" * 8191 + "é\nß\n")
     assert "\n     2\tß" in (await call(read, path="a.txt")).text
 
 
 # TRAPS, Tools: "A tool that hangs holds the turn".
-async def test_read_of_a_fifo_does_not_wait(workspace, call):
+async def test_read_of_a_fifo_does_not_wait(workspace: Path, call: Call) -> None:
     os.mkfifo(workspace / "fifo")
     assert "special file" in (await call(read, path="fifo")).text
     assert "special file" in (await call(write, path="fifo", content="x")).text
 
 
-async def test_write_makes_folders_and_says_what_it_did(workspace, call):
+async def test_write_makes_folders_and_says_what_it_did(workspace: Path, call: Call) -> None:
     assert (await call(write, path="notes/a.md", content="one\ntwo\n")).text == "Created notes/a.md (2 lines, 8 bytes)."
     assert (await call(write, path="notes/a.md", content="1")).text == "Replaced notes/a.md (1 line, 1 byte)."
     assert (workspace / "notes" / "a.md").read_text() == "1"
     assert sorted(os.listdir(workspace / "notes")) == ["a.md"]
 
 
-async def test_write_keeps_the_mode_and_gives_new_files_the_usual_one(workspace, call):
+async def test_write_keeps_the_mode_and_gives_new_files_the_usual_one(workspace: Path, call: Call) -> None:
     script = workspace / "run.sh"
     script.write_text("old")
     script.chmod(0o750)
@@ -120,13 +126,15 @@ async def test_write_keeps_the_mode_and_gives_new_files_the_usual_one(workspace,
     assert (workspace / "new.txt").stat().st_mode == (workspace / "usual").stat().st_mode
 
 
-async def test_a_write_that_fails_leaves_the_old_content_and_no_draft(workspace, call, monkeypatch):
+async def test_a_write_that_fails_leaves_the_old_content_and_no_draft(
+    workspace: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (workspace / "a.txt").write_text("old")
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(textfile.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     result = await call(write, path="a.txt", content="new")
     assert (result.ok, result.text) == (False, "a.txt: no space left on device")
     assert os.listdir(workspace) == ["a.txt"]
@@ -134,7 +142,7 @@ async def test_a_write_that_fails_leaves_the_old_content_and_no_draft(workspace,
 
 
 # TRAPS, Tools: "`~` and symlinks escape the workspace".
-async def test_nothing_is_written_or_read_through_a_link_that_leads_out(workspace, call):
+async def test_nothing_is_written_or_read_through_a_link_that_leads_out(workspace: Path, call: Call) -> None:
     outside = workspace.parent / "secret.txt"
     outside.write_text("secret")
     (workspace / "link.txt").symlink_to(outside)
@@ -151,7 +159,7 @@ async def test_nothing_is_written_or_read_through_a_link_that_leads_out(workspac
     assert not (workspace.parent / "new.txt").exists()
 
 
-async def test_write_through_a_link_inside_keeps_the_link(workspace, call):
+async def test_write_through_a_link_inside_keeps_the_link(workspace: Path, call: Call) -> None:
     (workspace / "real.txt").write_text("old")
     (workspace / "link.txt").symlink_to("real.txt")
     assert (await call(write, path="link.txt", content="new")).text.startswith("Replaced real.txt")
@@ -159,7 +167,7 @@ async def test_write_through_a_link_inside_keeps_the_link(workspace, call):
     assert (workspace / "real.txt").read_text() == "new"
 
 
-async def test_write_refuses_what_cannot_be_a_file(workspace, call):
+async def test_write_refuses_what_cannot_be_a_file(workspace: Path, call: Call) -> None:
     (workspace / "file").touch()
     assert "is a folder" in (await call(write, path=".", content="x")).text
     assert "a part of this path is a file" in (await call(write, path="file/a.txt", content="x")).text
@@ -167,7 +175,7 @@ async def test_write_refuses_what_cannot_be_a_file(workspace, call):
     assert "does not exist in utf-8" in (await call(write, path="a.txt", content="\ud800")).text
 
 
-async def test_edit_keeps_line_endings_byte_order_mark_and_encoding(workspace, call):
+async def test_edit_keeps_line_endings_byte_order_mark_and_encoding(workspace: Path, call: Call) -> None:
     (workspace / "win.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n")
     result = await call(edit, path="win.txt", old_text="one\ntwo", new_text="1\n2\n2b")
     assert result.text == "Edited win.txt: replaced at line 1."
@@ -181,13 +189,15 @@ async def test_edit_keeps_line_endings_byte_order_mark_and_encoding(workspace, c
     assert (workspace / "wide.txt").read_bytes() == "\ufeffa\nü\n".encode("utf-16-be")
 
 
-async def test_edit_of_a_very_long_file_is_refused(workspace, call, monkeypatch):
+async def test_edit_of_a_very_long_file_is_refused(
+    workspace: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(textfile, "EDIT_LIMIT_BYTES", 10)
     (workspace / "a.txt").write_text("x" * 11)
     assert "accepted: at most 10 bytes" in (await call(edit, path="a.txt", old_text="x", new_text="y")).text
 
 
-async def test_ls_is_sorted_and_marks_what_things_are(workspace, call):
+async def test_ls_is_sorted_and_marks_what_things_are(workspace: Path, call: Call) -> None:
     (workspace / "b").mkdir()
     (workspace / "a.txt").write_text("x" * 1200)
     (workspace / ".env").touch()
@@ -206,7 +216,7 @@ async def test_ls_is_sorted_and_marks_what_things_are(workspace, call):
     assert not (await call(ls, path="out")).ok
 
 
-async def test_ls_counts_what_it_does_not_show(workspace, call):
+async def test_ls_counts_what_it_does_not_show(workspace: Path, call: Call) -> None:
     for n in range(7):
         (workspace / f"f{n}").touch()
     lines = (await call(ls, limit=3)).text.split("\n")

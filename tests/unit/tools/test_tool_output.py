@@ -7,7 +7,9 @@ from tools.output import cap, clean, whole_characters
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()), max_size=300)
 terminal_text = st.lists(
-    st.sampled_from(["\x1b", "[", "]", "0", ";", "m", "K", "\x07", "\\", "P", "\r", "\n", "\b", "a", "\0", "\x9b", "é"]),
+    st.sampled_from(
+        ["\x1b", "[", "]", "0", ";", "m", "K", "\x07", "\\", "P", "\r", "\n", "\b", "a", "\0", "\x9b", "é"]
+    ),
     max_size=40,
 ).map("".join)
 

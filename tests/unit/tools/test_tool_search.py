@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -185,7 +186,7 @@ async def test_an_endless_regex_is_killed(call: Call, workspace: Path, monkeypat
 
 
 def test_ripgrep_is_found_on_the_path_given_and_on_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(scan.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert scan.ripgrep({}) is None
     program = tmp_path / "bin" / "rg"
     program.parent.mkdir()
@@ -194,7 +195,9 @@ def test_ripgrep_is_found_on_the_path_given_and_on_no_other(monkeypatch: pytest.
 
 
 names = st.sampled_from(["a", "b", "c.py", "d.log", "build", "x y"])
-rules = st.sampled_from(["a", "/a", "a/", "*.log", "!d.log", "build/", "b/c.py", "**/b", "!a", "x*", "\\!a", "#a", "/*", "a/*"])
+rules = st.sampled_from(
+    ["a", "/a", "a/", "*.log", "!d.log", "build/", "b/c.py", "**/b", "!a", "x*", "\\!a", "#a", "/*", "a/*"]
+)
 
 
 @needs_rg

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from app.agent.tool import Tool, ToolResult
 from tools import shell
 from tools.shell import HeadAndTail, bash_tool, child_environment
 
-Call = Callable[..., Awaitable[ToolResult]]
+Call = Callable[..., Coroutine[Any, Any, ToolResult]]
 
 
 @pytest.fixture
@@ -31,17 +32,19 @@ def lives(pid: int) -> bool:
 
 
 async def dies(pid: int) -> bool:
-    async with asyncio.timeout(5):
-        while lives(pid):
-            await asyncio.sleep(0.01)
+    """Waits until `pid` is gone; the kernel tells."""
+    try:
+        watch = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    gone = asyncio.Event()
+    asyncio.get_running_loop().add_reader(watch, gone.set)
+    try:
+        await asyncio.wait_for(gone.wait(), 5)
+    finally:
+        asyncio.get_running_loop().remove_reader(watch)
+        os.close(watch)
     return True
-
-
-async def pid_in(path: Path) -> int:
-    async with asyncio.timeout(5):
-        while not (path.exists() and path.read_text().strip()):
-            await asyncio.sleep(0.01)
-    return int(path.read_text())
 
 
 async def test_output_and_errors_come_in_order_with_the_exit_code(call: Call, bash: Tool) -> None:
@@ -81,7 +84,7 @@ async def test_a_hanging_command_is_killed_with_its_grandchildren(call: Call, ba
     stubborn = "bash -c 'trap \"\" TERM; echo $BASHPID > pid; while :; do sleep 100; done' & echo started; wait"
     result = await call(bash, command=stubborn, timeout_s=0.3)
     assert (result.ok, result.text) == (False, "started\n[killed: not finished after 0.3 s]")
-    assert await dies(await pid_in(workspace / "pid"))
+    assert await dies(int((workspace / "pid").read_text()))
 
 
 async def test_a_command_that_ends_well_when_asked_to_end_has_still_failed(call: Call, bash: Tool) -> None:
@@ -90,8 +93,9 @@ async def test_a_command_that_ends_well_when_asked_to_end_has_still_failed(call:
 
 
 async def test_cancellation_kills_the_group_and_is_raised_again(call: Call, bash: Tool, workspace: Path) -> None:
-    running = asyncio.create_task(call(bash, command="(echo $BASHPID > pid; exec sleep 100) & wait"))  # type: ignore[arg-type]
-    pid = await pid_in(workspace / "pid")
+    os.mkfifo(workspace / "pid")
+    running = asyncio.create_task(call(bash, command="(echo $BASHPID > pid; exec sleep 100) & wait"))
+    pid = int(await asyncio.to_thread((workspace / "pid").read_text))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -102,7 +106,7 @@ async def test_a_background_child_that_holds_the_output_does_not_hold_the_tool(
     call: Call, bash: Tool, workspace: Path
 ) -> None:
     result = await call(bash, command="sleep 100 & echo $! > pid; echo done", timeout_s=20)
-    pid = await pid_in(workspace / "pid")
+    pid = int((workspace / "pid").read_text())
     group = os.getpgid(pid)
     assert result.text == f"done\n[exit code 0; background processes go on, end them with: kill -- -{group}]"
     assert lives(pid)
@@ -127,7 +131,7 @@ async def test_endless_output_is_stopped(call: Call, bash: Tool, monkeypatch: py
 
 
 async def test_the_event_loop_goes_on_while_a_command_runs(call: Call, bash: Tool) -> None:
-    running = asyncio.create_task(call(bash, command="read < go; echo went"))  # type: ignore[arg-type]
+    running = asyncio.create_task(call(bash, command="read < go; echo went"))
     beats = 0
     while not running.done():
         await asyncio.sleep(0)

@@ -1,12 +1,17 @@
 """remember, delegate_task, and the toolbox as a whole."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
-from app.agent.tool import Effect
+from app.agent.tool import Effect, ToolResult
 from app.errors import BadInput
 from tools.delegate import delegate_task
 from tools.memory import remember
 from tools.toolbox import make_toolbox
+
+Call = Callable[..., Awaitable[ToolResult]]
 
 EFFECTS = {
     "read": Effect.READ,
@@ -37,14 +42,14 @@ def test_every_schema_explains_itself_to_a_model() -> None:
             assert len(parameter.get("description", "")) > 15, (function["name"], name)
 
 
-async def test_remembering_twice_in_one_step_is_remembering_once(call, notes):
+async def test_remembering_twice_in_one_step_is_remembering_once(call: Call, notes: Any) -> None:
     for _ in range(2):
         assert (await call(remember, text=" The  door code is 4711.\0\n")).text == "Noted."
     assert notes.by_key == {"run1/tool#0.0": "The  door code is 4711."}
     assert not (await call(remember, text=" \n")).ok
 
 
-async def test_delegate_task_is_never_run_in_a_step(call):
+async def test_delegate_task_is_never_run_in_a_step(call: Call) -> None:
     assert delegate_task.validate({"task": "count"}) == {"task": "count", "model": None}
     with pytest.raises(BadInput):
         delegate_task.validate({"task": ""})
