@@ -109,9 +109,7 @@ class Answers:
                 return
         self._check(change, job)
 
-    def _retry_step(
-        self, change: Change, function: Function, job: Job, answer: Operations, started_ms: int
-    ) -> bool:
+    def _retry_step(self, change: Change, function: Function, job: Job, answer: Operations, started_ms: int) -> bool:
         """Plan the next attempt of a step that failed; False when nothing failed or no attempt is left."""
         failed = next((item for item in answer.items if item.op == "StepError"), None)
         if failed is None or answer.no_retry or job.attempt + 1 >= function.max_attempts:
@@ -220,9 +218,7 @@ class Answers:
         self._steps.open(change, run, step)
         if self._intake.start(change, callee, event, (run.id, step.id)) is None and not run.ended:
             message = f"Function {step.target} did not start: another run of it is active."
-            self._steps.finish(
-                change, run, step, to_json({"error": error("FunctionSkipped", message)}), failed=True
-            )
+            self._steps.finish(change, run, step, to_json({"error": error("FunctionSkipped", message)}), failed=True)
 
     def _invocation(self, change: Change, function: Function, run: Run, step: Step, item: Operation) -> Event:
         """The event that the invoked function sees, as recorded."""

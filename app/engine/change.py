@@ -16,8 +16,7 @@ _INSERT_RUN = (
     "parent_step, req_version) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 )
 _INSERT_JOB = (
-    "INSERT INTO jobs (id, run_id, step_id, due_at, attempt, parallel, claimed, interruptions) "
-    "VALUES (?,?,?,?,?,?,?,0)"
+    "INSERT INTO jobs (id, run_id, step_id, due_at, attempt, parallel, claimed, interruptions) VALUES (?,?,?,?,?,?,?,0)"
 )
 
 
@@ -142,4 +141,3 @@ class Change:
     def timer(self, run: Run, step: Step) -> None:
         if step.due_ms is not None:
             self.timed.append((step.due_ms, (run, step)))
-

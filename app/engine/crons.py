@@ -90,9 +90,7 @@ class Crons:
 
     def _settle(self, change: Change, key: tuple[str, str], instant: int) -> None:
         self._instants[key] = instant
-        change.add(
-            "INSERT OR REPLACE INTO crons (function, expression, last_instant) VALUES (?,?,?)", *key, instant
-        )
+        change.add("INSERT OR REPLACE INTO crons (function, expression, last_instant) VALUES (?,?,?)", *key, instant)
 
 
 def _expressions(function: Function) -> set[str]:

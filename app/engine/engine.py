@@ -233,9 +233,7 @@ class Engine:
         self._scheduler = Scheduler(self._clock)
         self._steps = Steps(self._live)
         self._ending = Ending(self._live, self._steps, self._ulids)
-        self._intake = Intake(
-            self._live, self._registry, self._steps, self._ending, self._ulids, lossy=self._lossy
-        )
+        self._intake = Intake(self._live, self._registry, self._steps, self._ending, self._ulids, lossy=self._lossy)
         self._answers = Answers(
             self._live, self._registry, self._steps, self._ending, self._intake, self._ulids, self._jitter
         )

@@ -1,6 +1,7 @@
 """What the engine keeps in memory about open runs: an event, a run, its open steps, its calls."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,11 +15,16 @@ OPEN: Final = "Open"
 LIFECYCLE_EVENTS: Final = frozenset(
     {"inngest/function.finished", "inngest/function.failed", "inngest/function.cancelled"}
 )
+#: An escaped backslash, a surrogate pair, or (the last and only group) half a pair.
+_SURROGATES = re.compile(r"\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(\\ud[89a-f][0-9a-f]{2})")
 
 
 def to_json(value: object) -> str:
-    """Compact ASCII JSON: lone surrogates stay escaped, so that any text can be stored and sent."""
-    return json.dumps(value, separators=(",", ":"))
+    """Compact ASCII JSON. Half a surrogate pair, which no SDK can read, becomes the replacement character."""
+    text = json.dumps(value, separators=(",", ":"))
+    if "\\ud" in text:
+        return _SURROGATES.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,9 +51,7 @@ async def actions(store: Store, run_id: str) -> bytes:
 
 async def batch(store: Store, run_id: str) -> bytes:
     """The events of a run, for the same."""
-    rows = await store.rows(
-        "SELECT body FROM runs JOIN events ON internal_id = event_id WHERE runs.id = ?", run_id
-    )
+    rows = await store.rows("SELECT body FROM runs JOIN events ON internal_id = event_id WHERE runs.id = ?", run_id)
     if not rows:
         raise UnknownRun(f"Unable to load function run: {run_id}")
     return f"[{rows[0]['body']}]".encode()

@@ -172,4 +172,3 @@ def _load_jobs(connection: sqlite3.Connection, stored: Stored) -> None:
             job.attempt = interrupted_attempt(attempt, interruptions + 1)
             stored.interrupted.append(job)
         stored.jobs.append(job)
-

@@ -49,9 +49,7 @@ class Plain:
 
     def value(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {
-                name: self.value(item, name) for name, item in sorted(value.items()) if name not in _TRACES
-            }
+            return {name: self.value(item, name) for name, item in sorted(value.items()) if name not in _TRACES}
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if isinstance(value, int) and key in _MOMENTS:

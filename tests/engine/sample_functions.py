@@ -24,7 +24,8 @@ def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
         return register
 
     _simple(function)
-    _failing(function)
+    _failing_steps(function)
+    _failing_functions(function)
     _waiting(function)
     _policies(function)
     _invoking(function)
@@ -79,7 +80,7 @@ def _simple(function: Any) -> None:
         return ctx.event.name
 
 
-def _failing(function: Any) -> None:
+def _failing_steps(function: Any) -> None:
     @function("step-retry", retries=2)
     async def step_retry(ctx: inngest.Context) -> Any:
         async def flaky() -> str:
@@ -99,6 +100,8 @@ def _failing(function: Any) -> None:
         except inngest.StepError as error:
             return {"caught": error.message}
 
+
+def _failing_functions(function: Any) -> None:
     async def notified(ctx: inngest.Context) -> None:
         async def notify() -> str:
             return "notified"
@@ -178,9 +181,7 @@ def _policies(function: Any) -> None:
 
     @function(
         "steered",
-        singleton=inngest.Singleton(
-            key="event.data.steers == false ? false : event.data.sessionKey", mode="cancel"
-        ),
+        singleton=inngest.Singleton(key="event.data.steers == false ? false : event.data.sessionKey", mode="cancel"),
     )
     async def steered(ctx: inngest.Context) -> Any:
         await ctx.step.sleep("hold", 2 * _SECOND)
