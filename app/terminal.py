@@ -1,15 +1,18 @@
 """The chat for a person at a terminal: a prompt that stays, what the turn does and the answers above it."""
 
 import asyncio
+import contextlib
 import io
 import itertools
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.formatted_text import ANSI, FormattedText, StyleAndTextTuples
 from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import print_formatted_text
@@ -24,9 +27,17 @@ from app.errors import MoabError
 PROMPT = "> "
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.12
+LEAVE_WITHIN_S = 5.0
 LINES_SHOWN_AT_START = 6
 CHARS_OF_OLD_LINE = 400
 STYLE = Style.from_dict({"you": "bold ansicyan", "dim": "ansibrightblack", "busy": "ansiyellow"})
+
+
+class StayingRawInput(Vt100Input):
+    """Keys stay keys while something is printed: in that moment Ctrl-D would be lost and Ctrl-C become a signal."""
+
+    def cooked_mode(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 class TerminalChat:
@@ -40,9 +51,12 @@ class TerminalChat:
         self._frames = itertools.cycle(FRAMES)
         self._frame = next(self._frames)
         self._ended = False
+        self._outgoing = asyncio.Queue[str]()
+        self._sending = 0
         self._stopping: asyncio.Task[None] | None = None
         self._prompt: PromptSession[str] = PromptSession(
             self._before_input,
+            input=StayingRawInput(sys.stdin),
             history=_private_history(history_file),
             key_bindings=self._keys(),
             style=STYLE,
@@ -54,52 +68,66 @@ class TerminalChat:
         self._show_history(await self._conversation.client.history(self._conversation.key, LINES_SHOWN_AT_START))
         self._show("/help lists the commands, Ctrl-D leaves.", "class:dim")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end)
-        with patch_stdout(raw=True):
-            async with alongside(self._conversation.watch()), alongside(self._animate()):
+        # Raw also between two prompts, for the same reason.
+        with patch_stdout(raw=True), self._prompt.app.input.raw_mode():
+            async with alongside(self._conversation.watch()), alongside(self._animate()), alongside(self._send()):
                 await self._talk()
                 await self._leave()
         return 0
 
     async def _talk(self) -> None:
-        unsent = ""
         while not self._ended:
             try:
-                line = (await self._prompt.prompt_async(default=unsent)).strip()
+                line = (await self._prompt.prompt_async()).strip()
             except (EOFError, KeyboardInterrupt):
                 return
-            unsent = ""
             if line == "/quit":
                 return
             if line == "/help":
                 self._show(HELP)
             elif line:
-                unsent = await self._send(line)
+                self._sending += 1
+                self._outgoing.put_nowait(line)
 
-    async def _send(self, line: str) -> str:
-        """Post a line; returns it if it could not be posted, so that it can be tried again."""
-        try:
-            await self._conversation.say(line)
-        except MoabError as error:
-            self._show_error(error)
-            return line
-        return ""
+    async def _send(self) -> None:
+        """Post lines one after the other, so that they arrive as typed while the prompt stays usable."""
+        while True:
+            line = await self._outgoing.get()
+            try:
+                await self._conversation.say(line)
+            except MoabError as error:
+                self._give_back(line, error)
+            self._sending -= 1
+            self._outgoing.task_done()
+
+    def _give_back(self, line: str, error: MoabError) -> None:
+        """Put a line that could not be posted back to the prompt, unless something else was typed there."""
+        self._show_error(error)
+        if not self._prompt.default_buffer.text:
+            self._prompt.default_buffer.insert_text(line)
 
     async def _leave(self) -> None:
-        if self._stopping is not None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._outgoing.join(), LEAVE_WITHIN_S)
+        if self._stopping is not None and not self._stopping.done():
             await self._stopping
-        elif self._conversation.state.is_busy and self._owns_service:
+        elif self._is_busy and self._owns_service:
             await self._stop()
-        elif self._conversation.state.is_busy:
+        elif self._is_busy:
             self._show("The turn goes on in the service; its answer will be here when you come back.", "class:dim")
 
+    @property
+    def _is_busy(self) -> bool:
+        return self._sending > 0 or self._conversation.state.is_busy
+
     async def _stop(self) -> None:
+        await self._outgoing.join()  # the turn to stop may not have been posted yet
         if not await self._conversation.stop():
             self._show("The service did not confirm that the turn is stopped.", "class:busy")
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         """Ctrl-C: stop the running turn; leave if there is none, or if it was already told to stop."""
-        stopping = self._stopping is not None and not self._stopping.done()
-        if self._conversation.state.is_busy and not stopping:
+        if self._is_busy and (self._stopping is None or self._stopping.done()):
             self._stopping = asyncio.ensure_future(self._stop())
         else:
             event.app.exit(exception=KeyboardInterrupt())
@@ -119,7 +147,7 @@ class TerminalChat:
     async def _animate(self) -> None:
         while True:
             await asyncio.sleep(FRAME_S)
-            if self._conversation.state.is_busy:
+            if self._is_busy:
                 self._frame = next(self._frames)
                 self._redraw()
 
@@ -130,7 +158,7 @@ class TerminalChat:
     def _before_input(self) -> StyleAndTextTuples:
         """The prompt, under a line that says what the turn does. (A toolbar would not show on every terminal.)"""
         prompt: StyleAndTextTuples = [("class:you", PROMPT)]
-        if not self._conversation.state.is_busy or self._prompt.app.is_done:
+        if not self._is_busy or self._prompt.app.is_done:
             return prompt
         doing = doing_now(self._conversation.state.activity)
         return [("class:busy", f"{self._frame} {doing}"), ("class:dim", "  Ctrl-C stops\n"), *prompt]

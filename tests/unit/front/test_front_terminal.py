@@ -1,5 +1,6 @@
 """The chat at a terminal: a real process at a real pseudo-terminal, typed at and read from."""
 
+import errno
 import os
 import pty
 import re
@@ -62,13 +63,13 @@ class Screen:
     def code(self, within_s: float = 15.0) -> int:
         """The exit code, once the process has ended; what it still shows is read away meanwhile."""
         end = time.monotonic() + within_s
-        while self.process.poll() is None and time.monotonic() < end:
-            if select.select([self._fd], [], [], 0.01)[0]:
-                try:
-                    self.shown += ESCAPES.sub("", os.read(self._fd, 65536).decode("utf-8", "replace"))
-                except OSError:
-                    break  # the other side of the terminal is closed
-        return self.process.wait(max(0.1, end - time.monotonic()))
+        while select.select([self._fd], [], [], max(0.0, end - time.monotonic()))[0]:
+            try:
+                self.shown += ESCAPES.sub("", os.read(self._fd, 65536).decode("utf-8", "replace"))
+            except OSError as error:
+                assert error.errno == errno.EIO  # the process has closed its side of the terminal
+                break
+        return self.process.wait(max(1.0, end - time.monotonic()))
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -104,7 +105,7 @@ def test_ctrl_c_stops_the_turn_and_then_leaves(screen: Screen, service: FakeServ
     service.script["dig"] = HOLD
     screen.ready()
     screen.type("dig" + ENTER)
-    screen.until("using bash")
+    screen.until("bash  Ctrl-C stops")
     screen.type(CTRL_C)
     screen.until("Stopped.")
     assert service.texts() == ["dig", "/stop"]
@@ -119,7 +120,7 @@ def test_a_second_message_may_be_sent_while_a_turn_runs(screen: Screen, service:
     service.script["dig"] = HOLD
     screen.ready()
     screen.type("dig" + ENTER)
-    screen.until("using bash")
+    screen.until("bash  Ctrl-C stops")
     screen.type("deeper" + ENTER)
     screen.until("You said: deeper")
     assert service.texts() == ["dig", "deeper"]
@@ -129,7 +130,7 @@ def test_leaving_a_service_that_goes_on_does_not_stop_its_turn(screen: Screen, s
     service.script["dig"] = HOLD
     screen.ready()
     screen.type("dig" + ENTER)
-    screen.until("using bash")
+    screen.until("bash  Ctrl-C stops")
     screen.type("/quit" + ENTER)
     screen.until("goes on in the service")
     assert screen.code() == 0
