@@ -55,8 +55,8 @@ def chat(session: Annotated[str, typer.Option(help="Which conversation to open."
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on [default: HOST or 127.0.0.1].")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on [default: PORT or 8787].")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on [default: MOAB_HOST or 127.0.0.1].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on [default: MOAB_PORT or 8787].")] = None,
 ) -> None:
     """Run the service until it is told to stop."""
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dotenv import load_dotenv
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.errors import ConfigError
@@ -35,7 +35,12 @@ class Settings(BaseSettings):
     """What an operator decides. Variable names are the field names in capitals; `.env.example` documents each."""
 
     model_config = SettingsConfigDict(
-        env_file=".env", env_file_encoding="utf-8", extra="ignore", frozen=True, env_ignore_empty=True
+        env_file=".env",
+        env_file_encoding="utf-8",
+        extra="ignore",
+        frozen=True,
+        env_ignore_empty=True,
+        populate_by_name=True,
     )
 
     agent_name: str = "Moab"
@@ -50,9 +55,9 @@ class Settings(BaseSettings):
 
     moab_home: Path = Path("~/.moab")
     database_url: str = ""
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8787
-    api_token: SecretStr | None = Field(default=None, validation_alias=AliasChoices("moab_api_token", "api_token"))
+    host: str = Field(default="127.0.0.1", validation_alias="moab_host")
+    port: int = Field(default=8787, ge=0, le=65535, validation_alias="moab_port")
+    api_token: SecretStr | None = Field(default=None, validation_alias="moab_api_token")
     log_level: str = "info"
 
     telegram_bot_token: SecretStr | None = None
@@ -70,7 +75,7 @@ class Settings(BaseSettings):
     inngest_serve_origin: str = ""
 
     web_fetch_allow_private: bool = False
-    failpoint: str = Field(default="", validation_alias=AliasChoices("moab_failpoint", "failpoint"))
+    failpoint: str = Field(default="", validation_alias="moab_failpoint")
 
     _split = field_validator("telegram_allowed_chats", mode="before")(_names)
 
@@ -119,6 +124,13 @@ class Settings(BaseSettings):
         return self.telegram_bot_token.get_secret_value().partition(":")[0] if self.telegram_bot_token else ""
 
 
+MODEL_CLIENT_VARIABLES = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else the import asks the network for prices, again and again
+    "LITELLM_MODE": "PRODUCTION",  # else the import reads .env on its own
+    "HF_HUB_OFFLINE": "1",  # else counting tokens of some models waits for a model hub
+}
+
+
 CHILD_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "TZ")
 
 
@@ -139,6 +151,8 @@ def load_settings(**overrides: Any) -> Settings:
     """
     load_dotenv(Path(".env"), override=False)
     load_dotenv(Path(os.environ.get("MOAB_HOME") or "~/.moab").expanduser() / ".env", override=False)
+    for name, value in MODEL_CLIENT_VARIABLES.items():
+        os.environ.setdefault(name, value)
     try:
         return Settings(**overrides)
     except ValidationError as error:

@@ -206,7 +206,7 @@ def _web(harness: Harness, engine: EngineLink, settings: Settings) -> FastAPI:
 
 def _listen(settings: Settings, port: int) -> socket.socket:
     if settings.host not in LOOPBACK and settings.api_token is None:
-        raise ConfigError(f"HOST {settings.host} is not loopback: set MOAB_API_TOKEN, which callers then have to send.")
+        raise ConfigError(f"MOAB_HOST {settings.host} is not loopback: set MOAB_API_TOKEN, which callers then have to send.")
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -215,7 +215,7 @@ def _listen(settings: Settings, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigError(
-            f"Cannot listen on {settings.host} port {port}: {error.strerror}. Choose another PORT."
+            f"Cannot listen on {settings.host} port {port}: {error.strerror}. Choose another MOAB_PORT."
         ) from error
     listener.setblocking(False)
     return listener
