@@ -139,6 +139,11 @@ def child_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in CHILD_VARIABLES if name in os.environ}
 
 
+def bench_environment() -> dict[str, str]:
+    """What the processes of a benchmark inherit: nothing of this service's settings."""
+    return child_environment() | {"PYTHONUNBUFFERED": "1"}
+
+
 def _model_for_keys(environ: Mapping[str, str]) -> str:
     return next((model for key, model in MODEL_FOR_KEY.items() if environ.get(key)), "")
 
