@@ -26,14 +26,14 @@ RUN apt-get update \
  && useradd --uid 10001 --create-home moab \
  && install -d -o moab -g moab /data
 COPY --from=build /opt/moab /opt/moab
-# A container is reached from outside it or not at all, so it listens on all its addresses: publish the port with care.
-ENV PATH=/opt/moab/bin:$PATH MOAB_HOME=/data HOST=0.0.0.0 PORT=8787 PYTHONUNBUFFERED=1
+# A container is reached from outside it or not at all, so it listens on all its addresses, and asks for a token.
+ENV PATH=/opt/moab/bin:$PATH MOAB_HOME=/data MOAB_HOST=0.0.0.0 MOAB_PORT=8787 PYTHONUNBUFFERED=1
 USER moab
 WORKDIR /data
 VOLUME /data
 EXPOSE 8787
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
-  CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/health', timeout=4)"]
+  CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"MOAB_PORT\"]}/health', timeout=4)"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["moab"]
 CMD ["serve"]

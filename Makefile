@@ -20,7 +20,7 @@ say = echo "$(1)" >&2
 
 help:
 	@echo "make chat         talk to the agent here (SESSION=name opens another conversation)"
-	@echo "make serve        run the service (HOST, PORT and the rest: see .env.example)"
+	@echo "make serve        run the service (its address and the rest: see .env.example)"
 	@echo "make setup        prepare $(VENV) with $(VENV)/bin/moab; nothing else"
 	@echo "make local-model  install the small model that answers without any key"
 	@echo "make test         set up and run all tests"

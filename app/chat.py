@@ -14,7 +14,7 @@ from app.client import Answer, Feed, FeedItem, ServiceClient
 from app.errors import MoabError, ServiceUnavailable
 
 ANSWER_WAIT_S = 60.0
-IDLE_POLL_S = 10.0
+IDLE_POLL_S = 2.0
 BUSY_POLL_S = 1.0
 """Short while a turn runs: a change of activity between two polls shows after this time at the latest."""
 RECONNECT_S = 1.0

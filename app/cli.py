@@ -4,7 +4,6 @@
 
 import asyncio
 import contextlib
-import importlib
 import importlib.metadata
 import json
 import sys
@@ -60,11 +59,9 @@ def serve(
 ) -> None:
     """Run the service until it is told to stop."""
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = _settings(**given)
-    _require_model(settings)
-    from app import main as service
+    from app.main import serve as serve_until_told
 
-    service.serve(settings)
+    serve_until_told(_settings(**given))
 
 
 @app.command()
@@ -119,7 +116,8 @@ def model(
 @bench.command()
 def turn(as_json: AsJson = False) -> None:
     """Time a turn over the Telegram path with an instant model."""
-    bench_turn = importlib.import_module("app.bench").bench_turn
+    from app.bench import bench_turn
+
     figures = asyncio.run(bench_turn())
     typer.echo(json.dumps(figures) if as_json else "\n".join(f"{name:<16}{value}" for name, value in figures.items()))
 
@@ -180,7 +178,10 @@ async def _service(settings: "Settings", start: bool = False) -> AsyncIterator[t
     typer.echo(_who_answers(settings.model), err=True)
     from app.main import running
 
-    async with running(settings, port=0) as service, ServiceClient(service.url, token) as client:
+    # The log shares the terminal with the conversation: unless asked for, it tells only what went wrong.
+    level = settings.log_level if "log_level" in settings.model_fields_set else "warning"
+    quiet = settings.model_copy(update={"log_level": level})
+    async with running(quiet, port=0) as service, ServiceClient(service.url, token) as client:
         yield client, True
 
 

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import io
 import itertools
+import logging
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -69,7 +71,7 @@ class TerminalChat:
         self._show("/help lists the commands, Ctrl-D leaves.", "class:dim")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end)
         # Raw also between two prompts, for the same reason.
-        with patch_stdout(raw=True), self._prompt.app.input.raw_mode():
+        with patch_stdout(raw=True), _log_above_prompt(), self._prompt.app.input.raw_mode():
             async with alongside(self._conversation.watch()), alongside(self._animate()), alongside(self._send()):
                 await self._talk()
                 await self._leave()
@@ -180,6 +182,19 @@ class TerminalChat:
             text = printable(line.text).strip()
             short = text if len(text) <= CHARS_OF_OLD_LINE else text[:CHARS_OF_OLD_LINE] + " …"
             self._show(PROMPT + short if line.role == "user" else short, "class:dim")
+
+
+@contextlib.contextmanager
+def _log_above_prompt() -> Iterator[None]:
+    """The service in this process may log: meanwhile above the prompt, not into it. Use inside patch_stdout."""
+    found = [handler for handler in logging.getLogger().handlers if isinstance(handler, logging.StreamHandler)]
+    before = [handler.setStream(sys.stderr) for handler in found]
+    try:
+        yield
+    finally:
+        for handler, stream in zip(found, before, strict=True):
+            if stream is not None:
+                handler.setStream(stream)
 
 
 def doing_now(activity: Activity) -> str:

@@ -71,8 +71,8 @@ def test_without_a_service_one_sentence_says_what_to_do(moab: Moab, arguments: t
 
 
 def test_a_setting_of_a_wrong_form_is_exit_code_2(moab: Moab) -> None:
-    done = moab("model", PORT="many")
-    assert done.returncode == 2 and "PORT" in done.stderr and "Traceback" not in done.stderr
+    done = moab("model", MOAB_PORT="many")
+    assert done.returncode == 2 and "MOAB_PORT" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_model_says_which_and_why(moab: Moab) -> None:
