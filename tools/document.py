@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from html_to_markdown import ConversionError, ConversionOptions, convert
 
-from tools.output import clean
+from app.agent.output import clean
 from tools.sniff import SNIFF_BYTES, binary_kind, size
 
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]+)""", re.IGNORECASE)

@@ -3,7 +3,7 @@
 import os
 import re
 
-from tools.output import clean
+from app.agent.output import clean
 from tools.scan import Scope
 
 SHOWN_BYTES = 14_000

@@ -6,9 +6,9 @@ import os
 import stat
 from pathlib import Path
 
+from app.agent.output import clean
 from app.errors import OutsideWorkspace
 from tools.fence import explained, inside, shown
-from tools.output import clean
 from tools.sniff import size
 
 
@@ -31,7 +31,8 @@ def listing(workspace: Path, path: Path, name: str, limit: int) -> str:
 
 
 def _line(workspace: Path, path: Path) -> str:
-    name = clean(path.name)
+    # A name may hold line breaks, and so pretend to be several entries.
+    name = clean(path.name).replace("\n", "?")
     try:
         status = path.lstat()
     except OSError:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.agent.output import clean
 from app.agent.tool import Effect, ToolContext, tool
 from app.errors import BadInput
-from tools.output import clean
 
 
 @tool(Effect.IDEMPOTENT)

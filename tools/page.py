@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.agent.output import clean
 from app.errors import BadInput
 from tools.fence import explained, open_regular
-from tools.output import clean
 from tools.sniff import SNIFF_BYTES, binary_kind, size
 from tools.textfile import encoding_of
 

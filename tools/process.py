@@ -51,23 +51,49 @@ async def run_process(
     """
     read_end, write_end = os.pipe()
     try:
-        # A session of its own makes it the leader of a group that takes its children along, and leaves it without a
-        # terminal to ask for passwords on.
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=cwd,
-            env=dict(environment),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=write_end,
-            stderr=write_end,
-            start_new_session=True,
-        )
+        process = await _start(argv, cwd, environment, write_end)
     except BaseException:
         os.close(read_end)
         raise
     finally:
         os.close(write_end)
     return await _supervise(process, _Output(read_end, on_output), timeout_s)
+
+
+async def _start(
+    argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str], output: int
+) -> asyncio.subprocess.Process:
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # A session of its own makes it the leader of a group that takes its children along, and leaves it without
+            # a terminal to ask for passwords on.
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # It may run already and have children by now; asyncio, cancelled itself, would kill the leader only.
+        starting.add_done_callback(_kill_started)
+        await asyncio.wait({starting})
+        if _has_started(starting):
+            await starting.result().wait()
+        raise
+
+
+def _has_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> bool:
+    return not starting.cancelled() and starting.exception() is None
+
+
+def _kill_started(starting: "asyncio.Future[asyncio.subprocess.Process]") -> None:
+    if _has_started(starting):
+        _signal_group(starting.result().pid, signal.SIGKILL)
 
 
 async def _supervise(process: asyncio.subprocess.Process, output: "_Output", timeout_s: float) -> Ended:

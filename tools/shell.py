@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.agent.output import clean, whole_characters
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult, tool
 from app.errors import BadInput
 from tools.fence import folder
-from tools.output import clean, whole_characters
 from tools.process import Ended, run_process
 
 DEFAULT_TIMEOUT_S = 120.0

@@ -12,11 +12,11 @@ from typing import Annotated
 import httpx
 from pydantic import Field
 
+from app.agent.output import clean
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult, tool
 from app.errors import BadInput
 from tools.document import Body, document, is_text
 from tools.guard import Address, GuardedTransport, Resolver, is_public, resolve
-from tools.output import clean
 from tools.sniff import SNIFF_BYTES, size
 
 TOTAL_S = 20.0

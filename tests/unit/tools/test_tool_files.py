@@ -203,6 +203,7 @@ async def test_ls_is_sorted_and_marks_what_things_are(workspace: Path, call: Cal
     (workspace / ".env").touch()
     (workspace / "in").symlink_to("a.txt")
     (workspace / "out").symlink_to("/etc")
+    (workspace / "two\nlines").touch()
     os.mkfifo(workspace / "pipe")
     assert (await call(ls)).text.split("\n") == [
         ".env (0 bytes)",
@@ -211,6 +212,7 @@ async def test_ls_is_sorted_and_marks_what_things_are(workspace: Path, call: Cal
         "in -> a.txt",
         "out -> outside the workspace, not usable",
         "pipe (special file)",
+        "two?lines (0 bytes)",
     ]
     assert (await call(ls, path="b")).text == "(b is empty)"
     assert not (await call(ls, path="out")).ok

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tools.output import cap, clean, whole_characters
+from app.agent.output import cap, clean, whole_characters
 
 any_text = st.text(st.characters(codec=None, exclude_categories=()), max_size=300)
 terminal_text = st.lists(

@@ -102,6 +102,40 @@ async def test_cancellation_kills_the_group_and_is_raised_again(call: Call, bash
     assert await dies(pid)
 
 
+@pytest.mark.parametrize("turns_of_the_loop", range(8))
+async def test_a_cancellation_at_any_moment_of_the_start_leaves_nothing(
+    call: Call, bash: Tool, workspace: Path, turns_of_the_loop: int
+) -> None:
+    os.mkfifo(workspace / "held")
+    reader = os.open(workspace / "held", os.O_RDONLY | os.O_NONBLOCK)
+    running = asyncio.create_task(call(bash, command="exec 3> held; echo x >&3; (sleep 100; sleep 100) & wait"))
+    for _ in range(turns_of_the_loop):
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await is_let_go(reader)
+    os.close(reader)
+
+
+async def is_let_go(reader: int) -> bool:
+    """Waits until no process has the other end of `reader` any more."""
+    readable = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(reader, readable.set)
+    try:
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    if not os.read(reader, 100):
+                        return True
+                except BlockingIOError:
+                    readable.clear()
+                    await readable.wait()
+    finally:
+        loop.remove_reader(reader)
+
+
 async def test_a_background_child_that_holds_the_output_does_not_hold_the_tool(
     call: Call, bash: Tool, workspace: Path
 ) -> None:
