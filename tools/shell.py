@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from app.agent.output import clean, whole_characters
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult, tool
 from app.errors import BadInput
 from tools.fence import folder
-from tools.process import Ended, run_process
+from tools.process import Ended, OnOutput, run_process
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
@@ -87,20 +88,23 @@ def bash_tool(environment: Mapping[str, str]) -> Tool:
             context.progress()
             return output.total <= FLOOD_BYTES
 
-        try:
-            ended = await run_process(
-                ["bash", "-c", command], cwd=where, environment=passed, on_output=take, timeout_s=timeout_s
-            )
-        except (OSError, ValueError) as error:
-            raise BadInput(
-                f"the command could not be started ({error}); accepted: a command line without NULs, shorter than "
-                "100 KB (put longer scripts into a file)"
-            ) from error
+        ended = await _run(command, where, passed, take, timeout_s)
         printed = output.text().strip("\n") or "(no output)"
         ok = ended.exit_code == 0 and not (ended.timed_out or ended.stopped)
         return ToolResult(f"{printed}\n[{_outcome(ended, timeout_s)}]", ok=ok)
 
     return bash
+
+
+async def _run(command: str, where: Path, environment: Mapping[str, str], take: OnOutput, timeout_s: float) -> Ended:
+    argv = ["bash", "-c", command]
+    try:
+        return await run_process(argv, cwd=where, environment=environment, on_output=take, timeout_s=timeout_s)
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"the command could not be started ({error}); accepted: a command line without NULs, shorter than "
+            "100 KB (put longer scripts into a file)"
+        ) from error
 
 
 def _outcome(ended: Ended, timeout_s: float) -> str:
