@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, literal, select, update
 
 from app.db import Tx, moment
 from app.events import wire_safe
@@ -42,20 +42,13 @@ class NewCall:
 
 
 async def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
-    """The chain that ends at `head`, oldest first, at most WINDOW messages."""
-    query = (
-        select(messages)
-        .where(messages.c.session_id == session_id, messages.c.id <= (head or 0))
-        .order_by(messages.c.id.desc())
-        .limit(WINDOW)
-    )
-    rows = {row.id: row for row in (await tx.execute(query)).all()}
-    chain: list[Any] = []
-    while head is not None and head in rows:
-        chain.append(rows[head])
-        head = rows[head].parent_id
-    chain.reverse()
-    by_message = await _calls_since(tx, session_id, min(rows, default=0))
+    """The chain that ends at `head`, oldest first, at most WINDOW messages.
+
+    Ids say nothing about the order: a message that came in while the model thought is older than the answer
+    and stands behind it.
+    """
+    rows = (await tx.execute(_chain(head))).all()
+    by_message = await _calls_since(tx, session_id, min((row.id for row in rows), default=0))
     return [
         Entry(
             id=row.id,
@@ -66,8 +59,18 @@ async def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
             origin=row.origin,
             data=row.data,
         )
-        for row in chain
+        for row in rows
     ]
+
+
+def _chain(head: int | None) -> Any:
+    start = select(messages.c.id, messages.c.parent_id, literal(1).label("depth")).where(messages.c.id == head)
+    chain = start.cte("chain", recursive=True)
+    parents = select(messages.c.id, messages.c.parent_id, chain.c.depth + 1).join(
+        chain, messages.c.id == chain.c.parent_id
+    )
+    chain = chain.union_all(parents.where(chain.c.depth < WINDOW))
+    return select(messages).join(chain, messages.c.id == chain.c.id).order_by(chain.c.depth.desc())
 
 
 async def _calls_since(tx: Tx, session_id: str, first_message: int) -> dict[int, list[CallRecord]]:
