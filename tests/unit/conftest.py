@@ -1,0 +1,25 @@
+"""A house for the tests of the rooms, and an environment without the developer's own settings."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.house import House, make_house, make_template, scrub
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template") / "moab.db")
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    scrub(monkeypatch)
+
+
+@pytest.fixture
+async def house(tmp_path: Path, template: Path, clean_environment: None) -> AsyncIterator[House]:
+    built = make_house(tmp_path / "house", template)
+    yield built
+    await built.db.close()

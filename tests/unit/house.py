@@ -1,0 +1,250 @@
+"""A harness on a real SQLite file for tests of the rooms: a clock that is told, and fakes at every seam."""
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from app.agent.flow import Flow
+from app.agent.harness import Harness
+from app.agent.llm import Completion, ModelFailure
+from app.agent.tool import Effect, Tool, Toolbox, ToolContext, ToolResult, tool
+from app.channels.channel import Part, SendResult, Sent
+from app.clock import ManualClock
+from app.config import MODEL_FOR_KEY, Settings
+from app.db import Database
+from app.events import Destination, MessageReceived
+from app.memory.daily_log import DailyLog
+from app.memory.workspace import Workspace
+from app.migrate import migrate
+
+SESSION = "test:chat"
+HOME = "home"
+RUN = "01RUN000000000000000000000"
+"""Length and form of a run id; `run_id(n)` are later ones."""
+
+
+def run_id(number: int) -> str:
+    """Run ids that sort by their number."""
+    return f"01RUN{number:021d}"
+
+
+def scrub(monkeypatch: Any) -> None:
+    """Take every variable that Settings reads, and every provider's key, out of the environment."""
+    for name, info in Settings.model_fields.items():
+        for variable in {name, str(info.validation_alias or name)}:
+            monkeypatch.delenv(variable.upper(), raising=False)
+            monkeypatch.delenv(variable, raising=False)
+    for key in MODEL_FOR_KEY:
+        monkeypatch.delenv(key, raising=False)
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """`work()` in a thread of its own, where it may run an event loop."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def make_template(path: Path) -> Path:
+    """A migrated, empty database file that tests copy, because migrating takes a tenth of a second."""
+
+    async def build() -> None:
+        database = Database(f"sqlite+aiosqlite:///{path}")
+        await migrate(database)
+        await database.close()
+
+    in_thread(lambda: asyncio.run(build()))
+    return path
+
+
+class ScriptedModel:
+    """Answers from a list (the last one is repeated) and records what it was asked. Implements `LLM`."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.requests: list[tuple[str, list[dict[str, Any]], list[Mapping[str, Any]]]] = []
+
+    async def complete(
+        self, model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Completion | ModelFailure:
+        self.requests.append((model, [dict(m) for m in messages], list(tools)))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if callable(answer):
+            answer = await answer()
+        return Completion(answer) if isinstance(answer, str) else answer
+
+
+class RecordingSender:
+    """Keeps the events it accepts; fails while `broken`. Implements `EventSender`."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.broken = False
+
+    async def send(self, events: Sequence[Mapping[str, Any]]) -> None:
+        if self.broken:
+            raise ConnectionError("the engine is away")
+        self.events.extend(dict(e) for e in events)
+
+    def names(self) -> list[str]:
+        return [event["name"] for event in self.events]
+
+    def ids(self) -> list[str]:
+        return [event["id"] for event in self.events]
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["name"] == name]
+
+
+class RecordingChannel:
+    """A platform that keeps what it was given; `results` are used up one by one, then everything is sent."""
+
+    def __init__(self, name: str = "test") -> None:
+        self._name = name
+        self.sent: list[str] = []
+        self.acknowledged: list[Destination] = []
+        self.results: list[SendResult] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def parts(self, markdown: str) -> list[Part]:
+        """One part for each paragraph between lines of three dashes."""
+        return [{"text": text.strip()} for text in markdown.split("\n---\n") if text.strip()]
+
+    async def send(self, destination: Destination, part: Part) -> SendResult:
+        result = self.results.pop(0) if self.results else Sent({"id": len(self.sent)})
+        if isinstance(result, Sent):
+            self.sent.append(part["text"])
+        return result
+
+    async def acknowledge(self, destination: Destination) -> bool:
+        self.acknowledged.append(destination)
+        return True
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class House:
+    """The harness and the fakes in it."""
+
+    harness: Harness
+    clock: ManualClock
+    model: ScriptedModel
+    sender: RecordingSender
+    channel: RecordingChannel
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def db(self) -> Database:
+        return self.harness.db
+
+    def rebooted(self, number: int = 2) -> "House":
+        """The same home after a restart: another boot id, nothing else."""
+        return replace(self, harness=replace(self.harness, boot_id=f"{HOME}:boot{number}"))
+
+    async def rows(self, query: Any) -> list[Any]:
+        async with self.db.read() as tx:
+            return list((await tx.execute(query)).all())
+
+    async def scalar(self, query: Any) -> Any:
+        async with self.db.read() as tx:
+            return await tx.scalar(query)
+
+
+def sample_tools(log: list[str]) -> Toolbox:
+    """look (read), note (idempotent), push (unsafe), broken (raises) and delegate_task (durable); `log` says what ran."""
+
+    @tool(Effect.READ)
+    async def look(context: ToolContext, at: str = "here") -> str:
+        """Look."""
+        log.append(f"look {at}")
+        return f"saw {at}"
+
+    @tool(Effect.IDEMPOTENT)
+    async def note(context: ToolContext, text: str) -> str:
+        """Note."""
+        log.append(f"note {text}")
+        return "noted"
+
+    @tool(Effect.UNSAFE)
+    async def push(context: ToolContext, what: str) -> ToolResult:
+        """Push."""
+        log.append(f"push {what}")
+        return ToolResult(f"pushed {what}", ok=what != "wall")
+
+    @tool(Effect.READ)
+    async def broken(context: ToolContext) -> str:
+        """Broken."""
+        raise KeyError("a fault of the tool")
+
+    @tool(Effect.UNSAFE, durable=True)
+    async def delegate_task(context: ToolContext, task: str, model: str | None = None) -> str:
+        """Delegate."""
+        raise AssertionError("never run in a step")
+
+    tools: list[Tool] = [look, note, push, broken, delegate_task]
+    return Toolbox.of(*tools)
+
+
+def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> House:
+    """A house in `folder`; `answers` are the model's, `settings` change the defaults."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(template, folder / "moab.db")
+    clock = ManualClock()
+    log: list[str] = []
+    values: dict[str, Any] = {"agent_model": "test/model", "moab_home": folder} | settings
+    conditions = Settings(_env_file=None, **values)
+    workspace = Workspace(folder / "workspace")
+    workspace.logs.mkdir(parents=True)
+    channel = RecordingChannel()
+    model = ScriptedModel(*(answers or ("Hello.",)))
+    sender = RecordingSender()
+    harness = Harness(
+        settings=conditions,
+        clock=clock,
+        db=Database(f"sqlite+aiosqlite:///{folder / 'moab.db'}"),
+        sender=sender,
+        channels={"test": channel, "terminal": RecordingChannel("terminal")},
+        llm=model,
+        toolbox=sample_tools(log),
+        workspace=workspace,
+        daily_log=DailyLog(workspace.logs, ZoneInfo(conditions.timezone), clock),
+        boot_id=f"{HOME}:boot1",
+        code_version="0",
+    )
+    return House(harness, clock, model, sender, channel, log)
+
+
+def message(text: str = "hello", key: str | None = "test:1", **changes: Any) -> MessageReceived:
+    """A message from a person to the test chat."""
+    fields: dict[str, Any] = {
+        "message": text,
+        "message_key": key,
+        "session_key": SESSION,
+        "channel": "test",
+        "destination": Destination(chat_id="7"),
+    }
+    return MessageReceived(**fields | changes)
+
+
+def flow(session_id: str, run: str = RUN, **changes: Any) -> Flow:
+    """The conditions of a turn in the test chat."""
+    fields: dict[str, Any] = {
+        "run_id": run,
+        "session_key": SESSION,
+        "session_id": session_id,
+        "model": "test/model",
+        "max_iterations": 20,
+    }
+    return Flow(**fields | changes)
