@@ -100,9 +100,8 @@ class Settings(BaseSettings):
 
     @property
     def database(self) -> str:
-        """SQLAlchemy URL of the app database, with an async driver."""
-        url = self.database_url or f"sqlite:///{self.home / 'moab.db'}"
-        return url.replace("sqlite://", "sqlite+aiosqlite://", 1).replace("postgresql://", "postgresql+asyncpg://", 1)
+        """URL of the app database: sqlite:///path or postgresql://user@host/name."""
+        return self.database_url or f"sqlite:///{self.home / 'moab.db'}"
 
     @property
     def model(self) -> str:

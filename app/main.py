@@ -206,7 +206,7 @@ def _web(harness: Harness, engine: EngineLink, settings: Settings) -> FastAPI:
 
 def _listen(settings: Settings, port: int) -> socket.socket:
     if settings.host not in LOOPBACK and settings.api_token is None:
-        raise ConfigError(f"MOAB_HOST {settings.host} is not loopback: set MOAB_API_TOKEN, which callers then have to send.")
+        raise ConfigError(f"MOAB_HOST {settings.host} is not loopback: set MOAB_API_TOKEN, which callers must send.")
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

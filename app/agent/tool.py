@@ -5,6 +5,7 @@ import typing
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,6 +74,7 @@ class Tool:
     timeout_s: float = 120.0
     durable: bool = False
 
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """The function description in OpenAI's `tools` format (litellm translates it for other providers)."""
         parameters = self.arguments.model_json_schema()
@@ -118,7 +120,7 @@ class Toolbox:
         return cls(by_name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        return [t.schema() for t in self.tools.values()]
+        return [t.schema for t in self.tools.values()]
 
     def without(self, *names: str) -> "Toolbox":
         return Toolbox({n: t for n, t in self.tools.items() if n not in names})

@@ -228,4 +228,5 @@ async def since(tx: Tx, session_ids: Sequence[str], after: int) -> Sequence[Any]
         .where(deliveries.c.session_id.in_(session_ids), deliveries.c.id > after, deliveries.c.state == "sent")
         .order_by(deliveries.c.id)
     )
-    return (await tx.execute(query)).all()
+    rows: Sequence[Any] = (await tx.execute(query)).all()
+    return rows

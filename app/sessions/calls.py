@@ -122,4 +122,4 @@ async def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
         .values(state=CallState.INTERRUPTED, ok=False, result=MAY_HAVE_HAPPENED, finished_at=now)
     )
     await tx.execute(update(calls).where(dead).values(state=CallState.PLANNED))
-    return closed.rowcount
+    return int(closed.rowcount)

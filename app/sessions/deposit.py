@@ -1,14 +1,14 @@
 """The one way into a session: an input is stored once, whoever brings it and however often."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, insert, or_, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import and_, or_, select, update
 
-from app.db import Database, Tx
+from app.db import Database, Tx, insert_if_absent
+from app.errors import MoabError
 from app.events import MessageReceived, message_event_id, wire_safe
 from app.sessions import session
 from app.tables import messages, sessions
@@ -48,16 +48,11 @@ async def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session
         "sent_at": event.sent_at,
         "created_at": now,
     }
-    try:
-        async with tx.begin_nested():
-            result = await tx.execute(insert(messages).values(row).returning(messages.c.id))
-            message_id = result.scalar_one()
-    except IntegrityError:  # another process stored it between our look and our insert
-        again = await _find(tx, event_key)
-        if again is None:
-            raise
-        return again
-    return Deposited(message_id, session_id, fresh=True, event_due=True)
+    fresh = await insert_if_absent(tx, messages, row)
+    stored = await _find(tx, event_key)
+    if stored is None:
+        raise MoabError(f"The message {event_key} was neither stored nor there.")
+    return replace(stored, fresh=fresh)
 
 
 def _about(event: MessageReceived) -> dict[str, Any]:
@@ -123,7 +118,8 @@ async def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
         .where(messages.c.session_id == session_id, messages.c.state == "open")
         .order_by(messages.c.id)
     )
-    return (await tx.execute(query)).all()
+    rows: Sequence[Any] = (await tx.execute(query)).all()
+    return rows
 
 
 async def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:

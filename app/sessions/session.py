@@ -3,10 +3,9 @@
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from sqlalchemy import func, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import func, select, update
 
-from app.db import Tx, moment
+from app.db import Tx, insert_if_absent, moment
 from app.tables import messages, sessions, turns
 
 OWNED_FOR = timedelta(seconds=60)
@@ -42,12 +41,10 @@ async def open_session(tx: Tx, key: str, new_id: str, now: datetime, parent_id: 
     found = await find(tx, key)
     if found is not None:
         return found
-    try:
-        async with tx.begin_nested():
-            await tx.execute(insert(sessions).values(id=new_id, key=key, created_at=now, parent_id=parent_id))
-    except IntegrityError:  # another process opened it between our look and our insert
-        return await find(tx, key) or new_id
-    return new_id
+    row = {"id": new_id, "key": key, "created_at": now, "parent_id": parent_id}
+    if await insert_if_absent(tx, sessions, row):
+        return new_id
+    return await find(tx, key) or new_id  # another process opened it between our look and our insert
 
 
 async def claim(tx: Tx, session_id: str, run_id: str, *, boot_id: str, now: datetime, steers: bool = True) -> Claim:
@@ -110,7 +107,7 @@ async def is_live(tx: Tx, run_id: str, now: datetime) -> bool:
 async def stop(tx: Tx, session_id: str, now: datetime) -> str | None:
     """Take the session away from whoever holds it and close its open messages; the run id of the stopped turn."""
     holder = await tx.scalar(select(sessions.c.holder).where(sessions.c.id == session_id).with_for_update())
-    live = await tx.scalar(
+    live: str | None = await tx.scalar(
         select(turns.c.run_id)
         .where(turns.c.session_id == session_id, turns.c.state == "live")
         .order_by(turns.c.run_id.desc())

@@ -146,7 +146,8 @@ async def text_of(tx: Tx, message_id: int) -> str:
 
 async def mark_draft(tx: Tx, message_id: int) -> None:
     """Note that an answer was not sent because something newer came in; the model is told so."""
-    await tx.execute(update(messages).where(messages.c.id == message_id).values(data={"draft": True}))
+    data = await tx.scalar(select(messages.c.data).where(messages.c.id == message_id)) or {}
+    await tx.execute(update(messages).where(messages.c.id == message_id).values(data=data | {"draft": True}))
 
 
 async def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str]]:
