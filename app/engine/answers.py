@@ -244,4 +244,4 @@ class Answers:
             "user": {},
             **({"v": payload["v"]} if payload.get("v") else {}),
         }
-        return Event.create(internal_id, body, change.now_ms)
+        return Event(internal_id, body, change.now_ms)

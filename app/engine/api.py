@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from app.engine import rest
-from app.engine.errors import BadEvent, EngineError, EngineStopped, StoreFailed, SyncFailed, UnknownRun
+from app.engine.errors import BadEvent, EngineError, EngineStopped, StoreFailed, Unauthorized, UnknownRun
 from app.engine.events import parse_body
 from app.engine.ids import app_uuid
 from app.engine.store import Store
@@ -98,8 +98,7 @@ class Api:
         try:
             modified = await self._server.register(body, mark, request.headers.get("authorization", ""))
         except EngineError as error:
-            return _error(401 if isinstance(error, SyncFailed) and "signing key" in str(error) else _status(error),
-                          str(error))  # fmt: skip
+            return _error(_status(error), str(error))
         name = json.loads(body)["appname"]
         return JSONResponse({"ok": True, "modified": modified, "sync_id": app_uuid(name), "app_id": app_uuid(name)})
 
@@ -154,8 +153,8 @@ async def _body(request: Request) -> bytes | None:
 def _status(error: EngineError) -> int:
     if isinstance(error, EngineStopped | StoreFailed):
         return 503
-    if isinstance(error, UnknownRun):
-        return 404
+    if isinstance(error, UnknownRun | Unauthorized):
+        return 404 if isinstance(error, UnknownRun) else 401
     return 400 if isinstance(error, BadEvent) else 422
 
 

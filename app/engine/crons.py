@@ -36,6 +36,7 @@ class Crons:
 
     def arm(self, change: Change, functions: list[Function]) -> None:
         """After a registration: know every schedule, and make up for the latest instant missed while stopped."""
+        self._forget_gone(change)
         for function in functions:
             for cron in function.crons:
                 key = (function.slug, cron.expression)
@@ -43,6 +44,13 @@ class Crons:
                     self._settle(change, key, change.now_ms)
                 self._catch_up(change, function, cron)
                 self._schedule(function.slug, cron)
+
+    def _forget_gone(self, change: Change) -> None:
+        """A schedule that comes back after it was gone has missed nothing."""
+        known = {(function.slug, cron.expression) for function in self._registry.active() for cron in function.crons}
+        for key in [key for key in self._instants if key not in known]:
+            del self._instants[key]
+            change.add("DELETE FROM crons WHERE function = ? AND expression = ?", *key)
 
     def _catch_up(self, change: Change, function: Function, cron: Cron) -> None:
         key = (function.slug, cron.expression)
@@ -86,7 +94,7 @@ class Crons:
             "user": {},
         }
         self._settle(change, (function.slug, cron.expression), instant)
-        self._intake.fire_cron(change, function, Event.create(self._ulids.new(), body, change.now_ms))
+        self._intake.fire_cron(change, function, Event(self._ulids.new(), body, change.now_ms))
 
     def _settle(self, change: Change, key: tuple[str, str], instant: int) -> None:
         self._instants[key] = instant

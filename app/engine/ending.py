@@ -77,4 +77,4 @@ class Ending:
             internal_id = self._ulids.new()
             public_id = internal_id if name == "inngest/function.finished" else run.id
             body = {"data": data, "id": public_id, "name": name, "ts": change.now_ms, "user": {}}
-            change.emitted.append(Event.create(internal_id, body, change.now_ms))
+            change.emitted.append(Event(internal_id, body, change.now_ms))

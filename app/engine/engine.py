@@ -19,7 +19,7 @@ from app.engine.change import Change
 from app.engine.clock import Clock, to_ms
 from app.engine.crons import Crons
 from app.engine.ending import Ending
-from app.engine.errors import EngineStopped, StoreFailed, SyncFailed, UnknownRun
+from app.engine.errors import EngineStopped, StoreFailed, Unauthorized
 from app.engine.executor import Executor
 from app.engine.ids import Ulids
 from app.engine.intake import Intake
@@ -66,6 +66,7 @@ class Engine:
         self._lock = OwnerLock(path)
         self._invitations = sync.Invitations()
         self._running = False
+        self._stopping = False
         self._broken = False
         self._pending = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,16 +98,19 @@ class Engine:
     async def stop(self, grace_s: float = 10.0) -> None:
         """No new calls; those in flight get `grace_s` seconds, then they are cancelled and made again at the next
         start. Harmless when stopped already."""
-        if not self._running:
+        if not self._running or self._stopping:
             return
-        self._running = False
+        self._stopping = True
         await self._scheduler.stop()
+        # Calls in flight may still send events; the door closes after them.
         unfinished = await self._executor.stop(grace_s, self._clock.sleep)
-        change = Change(self.now_ms())
-        for job in unfinished:
-            change.job_released(job)
+        self._running = self._stopping = False
         try:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            unfinished += self._executor.leftover()
+            change = Change(self.now_ms())
+            for job in unfinished:
+                change.job_released(job)
             await self._store.write(change.statements)
         except StoreFailed as error:
             log.error("The engine stops, but its last change could not be written: %s", error)
@@ -138,7 +142,7 @@ class Engine:
         """An SDK's out-of-band registration; returns whether it changed anything. Raises SyncFailed and its like."""
         self._require_running()
         if not (self._invitations.accepts(mark) or sync.is_bearer(authorization, self._signing_key)):
-            raise SyncFailed("A registration needs the engine's signing key, or a mark that the engine gave out.")
+            raise Unauthorized("A registration needs the engine's signing key, or a mark that the engine gave out.")
         registration = sync.out_of_band(body)
         return await self._register(registration, registration.url, self._http(registration.url))
 
@@ -195,9 +199,9 @@ class Engine:
     async def prune(self) -> int:
         """Delete runs that ended longer ago than the retention, in small batches; returns how many."""
         self._require_running()
-        before_ms, total = self.now_ms() - self._retention_ms, 0
-        self._live.forget_event_ids(self.now_ms() - _DAY_MS)
-        while pruned := await self._store.prune(before_ms):
+        now_ms, total = self.now_ms(), 0
+        self._live.forget_event_ids(now_ms - _DAY_MS)
+        while pruned := await self._store.prune(now_ms, now_ms - self._retention_ms):
             total += pruned
         return total
 
@@ -257,8 +261,6 @@ class Engine:
             function = self._registry.function(job.run.function)
             if function is not None and job.attempt >= function.max_attempts:
                 self._answers.give_up(change, function, job)
-            elif job.claimed:
-                change.ready.append(job)
             else:
                 change.timed.append((job.due_ms, job))
         self._crons.arm(change, [function for function in self._registry.active() if self._is_remote(function.app)])
@@ -275,7 +277,8 @@ class Engine:
         )
         self._crons.arm(change, self._registry.of_app(registration.app))
         await self._commit(change)
-        self._executor.unpark()
+        for job in self._executor.unpark():
+            self._due(job.due_ms, job)
         log.info("App %s registered %d functions.", registration.app, len(registration.functions))
         return modified
 
@@ -299,6 +302,7 @@ class Engine:
         except StoreFailed as error:
             # Memory and file disagree from here on: nothing more may be started from memory.
             self._broken = True
+            self._executor.halt()
             log.critical("%s No more work is taken; restart the service when the disk is well.", error)
             raise
         finally:
@@ -331,7 +335,10 @@ class Engine:
         """The moment of a planned call, or of a step that sleeps or waits."""
         change = Change(self.now_ms())
         if isinstance(thing, Job):
-            if thing.dropped or thing.claimed or thing.due_ms != due_ms:
+            if thing.dropped or thing.due_ms != due_ms:
+                return
+            if self._registry.transport(thing.run.function) is None:
+                self._executor.park(thing)
                 return
             change.job_claimed(thing)
         else:
@@ -344,6 +351,3 @@ class Engine:
     def _prune_soon(self) -> None:
         self._scheduler.at(self.now_ms() + _PRUNE_EVERY_MS, self._prune_soon)
         self._spawn(self.prune())
-
-
-__all__ = ["CALL_PATH", "SYNC_PATH", "Engine", "UnknownRun"]

@@ -40,6 +40,10 @@ class SyncFailed(EngineError):
     """An app could not be registered."""
 
 
+class Unauthorized(EngineError):
+    """The key that this needs is missing or wrong."""
+
+
 class UnknownRun(EngineError):
     """There is no such run."""
 

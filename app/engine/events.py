@@ -51,11 +51,12 @@ def _accept(event: Mapping[str, Any], ulids: Ulids, now_ms: int) -> Event:
         **{key: event[key] for key in _PASSED_ON if event.get(key) is not None},
     }
     try:
-        accepted = Event.create(internal_id, body, now_ms)
+        accepted = Event(internal_id, body, now_ms)
+        size = len(accepted.raw)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadEvent(f"event '{name}' is not JSON: {error}") from None
-    if len(accepted.raw) > MAX_EVENT_BYTES:
-        raise BadEvent(f"event '{name}' has {len(accepted.raw)} bytes; at most {MAX_EVENT_BYTES} are accepted")
+    if size > MAX_EVENT_BYTES:
+        raise BadEvent(f"event '{name}' has {size} bytes; at most {MAX_EVENT_BYTES} are accepted")
     if b"NaN" in accepted.raw or b"Infinity" in accepted.raw:
         _refuse_special_numbers(name, body)
     return accepted

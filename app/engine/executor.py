@@ -57,15 +57,23 @@ class Executor:
         self._ready.append(job)
         self._pump()
 
-    def unpark(self) -> None:
-        """An app was attached: calls that waited for it may be made."""
+    def park(self, job: Job) -> None:
+        """Keep a call until its app is attached."""
+        log.info("A call of run %s waits until the app of %s is attached.", job.run.id, job.run.function)
+        self._parked.append(job)
+
+    def unpark(self) -> list[Job]:
+        """An app was attached: hand out the calls that waited for one."""
         parked, self._parked = self._parked, []
-        for job in parked:
-            self.release(job)
+        return [job for job in parked if not job.dropped]
+
+    def halt(self) -> None:
+        """Begin no call from now on."""
+        self._stopping = True
 
     async def stop(self, grace_s: float, sleep: Callable[[float], Awaitable[None]]) -> list[Job]:
-        """No new calls; wait up to `grace_s` for those in flight, then cancel. Returns the calls not finished."""
-        self._stopping = True
+        """No new calls; wait up to `grace_s` for those in flight, then cancel. Returns the calls cut off."""
+        self.halt()
         if self._calls and grace_s > 0:
             grace = asyncio.ensure_future(sleep(grace_s))
             calls = asyncio.gather(*self._calls, return_exceptions=True)
@@ -77,10 +85,14 @@ class Executor:
             if not job.dropped:  # one whose answer is being written needs no more than a moment
                 task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
+        return unfinished
+
+    def leftover(self) -> list[Job]:
+        """The calls that were never begun."""
         waiting = [job for job in (*self._ready, *self._parked) if not job.dropped]
         self._ready.clear()
         self._parked.clear()
-        return unfinished + waiting
+        return waiting
 
     def _pump(self) -> None:
         while self._ready and len(self._calls) < self._max_calls and not self._stopping:
@@ -90,8 +102,7 @@ class Executor:
             transport = self._registry.transport(job.run.function)
             function = self._registry.function(job.run.function)
             if transport is None or function is None:
-                log.info("A call of run %s waits until the app of %s is attached.", job.run.id, job.run.function)
-                self._parked.append(job)
+                self.park(job)
                 continue
             job.run.in_flight += 1
             # A call must not inherit the context of whoever sent its event: the SDK keeps a running step there.
@@ -121,6 +132,7 @@ class Executor:
     def _finished(self, task: asyncio.Task[None]) -> None:
         job = self._calls.pop(task)
         job.run.in_flight -= 1
+        _forget_memos(job.run)
         self._late.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("A call of run %s broke off; it is made again at the next start.", job.run.id,
@@ -158,10 +170,22 @@ class Executor:
             log.warning("A call of run %s of %s failed: %s", run.id, run.function, problem)
             return Failure.of_engine("TransportFailed", str(problem))
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._stopping or task is None or task not in self._late:
-                raise
+            return self._cancelled(run, asyncio.current_task())
+
+    def _cancelled(self, run: Run, task: "asyncio.Task[None] | None") -> Failure:
+        """A call over its deadline, or cancelled by the app's own code, failed; any other cancellation is ours."""
+        if task is None or (task.cancelling() and (self._stopping or task not in self._late)):
+            raise asyncio.CancelledError
+        if task.cancelling():
             task.uncancel()
-            message = f"The call did not end within {self._deadline_ms / 1000:g} s and was given up."
-            log.warning("Run %s of %s: %s", run.id, run.function, message)
-            return Failure.of_engine("CallDeadline", message)
+            name, message = "CallDeadline", f"The call did not end within {self._deadline_ms / 1000:g} s."
+        else:
+            name, message = "CallCancelled", "The app cancelled its own call."
+        log.warning("Run %s of %s: %s", run.id, run.function, message)
+        return Failure.of_engine(name, message)
+
+
+def _forget_memos(run: Run) -> None:
+    """A run that only waits needs its memos in memory no more; they are read again before its next call."""
+    if run.finished_steps and not run.in_flight and not any(job.claimed for job in run.jobs.values()):
+        run.memos = None

@@ -27,27 +27,26 @@ def to_json(value: object) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
 class Event:
-    """One accepted event. `body` is the mapping that functions see; `raw` the same as JSON bytes."""
+    """One accepted event. `body` is the mapping that functions see."""
 
-    internal_id: str
-    name: str
-    body: Mapping[str, Any]
-    raw: bytes
-    received_ms: int
+    __slots__ = ("_raw", "body", "id", "internal_id", "name", "received_ms", "ts")
+
+    def __init__(self, internal_id: str, body: Mapping[str, Any], received_ms: int) -> None:
+        self.internal_id = internal_id
+        self.body = body
+        self.received_ms = received_ms
+        self.id = str(body["id"])
+        self.name = str(body["name"])
+        self.ts = int(body["ts"])
+        self._raw: bytes | None = None
 
     @property
-    def id(self) -> str:
-        return str(self.body["id"])
-
-    @property
-    def ts(self) -> int:
-        return int(self.body["ts"])
-
-    @classmethod
-    def create(cls, internal_id: str, body: Mapping[str, Any], received_ms: int) -> "Event":
-        return cls(internal_id, str(body["name"]), body, to_json(body).encode(), received_ms)
+    def raw(self) -> bytes:
+        """The body as JSON; made when first asked for, because most of the engine's own events interest nobody."""
+        if self._raw is None:
+            self._raw = to_json(self.body).encode()
+        return self._raw
 
 
 @dataclass(slots=True)

@@ -1,20 +1,29 @@
 """What is read from the engine's file: open runs at start, memos, and the questions of people and the API."""
 
 import json
+import logging
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.engine.errors import EngineError
 from app.engine.expressions import Expression
 from app.engine.functions import Function, parse_function
+from app.engine.ids import encode_ulid
 from app.engine.live import DEDUPE_MS, Live, Wait
 from app.engine.model import Event, Job, Memos, Run, Step
 from app.engine.registry import App
 from app.engine.retry import interrupted_attempt
 from app.engine.writer import Statement, Writer
 
+log = logging.getLogger("moab.engine")
 _PRUNE_BATCH = 200
+_DELETE_RUN = (
+    "DELETE FROM steps WHERE run_id = ?",
+    "DELETE FROM failures WHERE run_id = ?",
+    "DELETE FROM runs WHERE id = ?",
+)
 
 
 @dataclass(slots=True)
@@ -66,32 +75,32 @@ class Store:
         found: list[sqlite3.Row] = await self._writer.read(ask)
         return found
 
-    async def prune(self, before_ms: int) -> int:
-        """Delete a small batch of runs that ended before a moment, and what belongs to them; returns how many."""
-        rows = await self.rows(
+    async def prune(self, now_ms: int, before_ms: int) -> int:
+        """Delete a small batch of runs that ended before a moment, and of events that no run needs any more.
+
+        Returns how many runs and events were deleted; 0 when none is left.
+        """
+        runs = await self.rows(
             "SELECT id FROM runs WHERE ended_at < ? ORDER BY ended_at LIMIT ?", before_ms, _PRUNE_BATCH
         )
-        statements: list[Statement] = []
-        for row in rows:
-            for table, column in (("steps", "run_id"), ("failures", "run_id"), ("runs", "id")):
-                statements.append((f"DELETE FROM {table} WHERE {column} = ?", (row["id"],)))  # noqa: S608
-        statements.append(
-            (
-                "DELETE FROM events WHERE received_at < ? AND NOT EXISTS "
-                "(SELECT 1 FROM runs WHERE runs.event_id = events.internal_id)",
-                (before_ms,),
-            )
-        )
-        statements.append(("DELETE FROM event_ids WHERE received_at < ?", (before_ms,)))
+        events = await self.rows(
+            "SELECT internal_id AS id FROM events WHERE internal_id < ? AND NOT EXISTS "
+            "(SELECT 1 FROM runs WHERE runs.event_id = events.internal_id) LIMIT ?",
+            encode_ulid(before_ms << 80), _PRUNE_BATCH,
+        )  # fmt: skip
+        statements: list[Statement] = [("DELETE FROM events WHERE internal_id = ?", (row["id"],)) for row in events]
+        for row in runs:
+            statements += [(sql, (row["id"],)) for sql in _DELETE_RUN]
+        statements.append(("DELETE FROM event_ids WHERE received_at < ?", (now_ms - DEDUPE_MS,)))
         await self.write(statements)
         await self.rows("PRAGMA incremental_vacuum(200)")
-        return len(rows)
+        return len(runs) + len(events)
 
 
 def _interruptions(jobs: Sequence[Job]) -> list[Statement]:
     return [
         (
-            "UPDATE jobs SET claimed = 1, interruptions = interruptions + 1, attempt = ? WHERE id = ?",
+            "UPDATE jobs SET claimed = 0, interruptions = interruptions + 1, attempt = ? WHERE id = ?",
             (job.attempt, job.id),
         )
         for job in jobs
@@ -112,8 +121,11 @@ def _load(connection: sqlite3.Connection, now_ms: int) -> Stored:
     stored = Stored()
     for name, url, sdk, checksum in connection.execute("SELECT name, url, sdk, checksum FROM apps"):
         stored.apps.append(App(name, url, sdk, checksum, None))
-    for app, config, archived in connection.execute("SELECT app, config, archived FROM functions"):
-        stored.functions.append((parse_function(app, json.loads(config)), bool(archived)))
+    for slug, app, config, archived in connection.execute("SELECT slug, app, config, archived FROM functions"):
+        try:
+            stored.functions.append((parse_function(app, json.loads(config)), bool(archived)))
+        except EngineError as error:
+            log.error("The stored function %s cannot be read (%s); it waits for its app to register.", slug, error)
     for function, expression, instant in connection.execute("SELECT * FROM crons"):
         stored.cron_instants[function, expression] = instant
     greatest = connection.execute(
@@ -138,7 +150,7 @@ def _load_runs(connection: sqlite3.Connection, live: Live) -> None:
         "FROM runs JOIN events ON internal_id = event_id WHERE ended_at IS NULL ORDER BY runs.id"
     )
     for row in rows:
-        event = Event.create(row[10], json.loads(row[11]), row[12])
+        event = Event(row[10], json.loads(row[11]), row[12])
         live.add(
             Run(
                 id=row[0], function=row[1], event=event, created_ms=row[3], status=row[2], quiet=bool(row[6]),
@@ -169,6 +181,6 @@ def _load_jobs(connection: sqlite3.Connection, stored: Stored) -> None:
         job.run.jobs[job_id] = job
         live.next_job = max(live.next_job, job_id + 1)
         if claimed:
-            job.attempt = interrupted_attempt(attempt, interruptions + 1)
+            job.attempt, job.claimed = interrupted_attempt(attempt, interruptions + 1), False
             stored.interrupted.append(job)
         stored.jobs.append(job)

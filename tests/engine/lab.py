@@ -65,7 +65,8 @@ class Recorder:
                 call.answer_headers = {name.decode(): value.decode() for name, value in answer["headers"]}
             else:
                 parts.append(answer.get("body", b""))
-                call.answer = json.loads(b"".join(parts))
+                with contextlib.suppress(ValueError):
+                    call.answer = json.loads(b"".join(parts))
             await send(answer)
 
         await self._app(scope, again, keep)
