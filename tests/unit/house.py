@@ -163,7 +163,7 @@ class House:
 
 
 def sample_tools(log: list[str]) -> Toolbox:
-    """look (read), note (idempotent), push (unsafe), broken (raises) and delegate_task (durable); `log` says what ran."""
+    """look (read), note (idempotent), push (unsafe), broken (raises), delegate_task (durable); `log` says what ran."""
 
     @tool(Effect.READ)
     async def look(context: ToolContext, at: str = "here") -> str:
