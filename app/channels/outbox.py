@@ -87,7 +87,27 @@ async def exists(tx: Tx, key: str) -> bool:
 
 
 async def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blocked | None:
-    """The oldest unsent part of a chat, now ours to send; Blocked while its turn has not come; None if all are done."""
+    """The oldest unsent part of a chat, now ours to send; Blocked while its turn has not come; None if all are done.
+
+    A part that was tried and could not go out for EXPIRES_AFTER is given up; one never tried is tried at any age,
+    because the wait was ours.
+    """
+    while (row := await _oldest_unsent(tx, chat)) is not None:
+        not_before = moment(row.not_before)
+        created_at = moment(row.created_at)
+        if row.state == "pending" and row.attempts and created_at is not None and created_at <= now - EXPIRES_AFTER:
+            values = {"state": "expired", "reason": "not sent within 24 hours"}
+            await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(values))
+        elif not_before is not None and not_before > now:
+            return Blocked(not_before)
+        elif row.state == "sending":
+            await give_up_unknown(tx, row, now)
+        else:
+            return await _claim(tx, row, boot_id, now)
+    return None
+
+
+async def _oldest_unsent(tx: Tx, chat: str) -> Any | None:
     query = (
         select(deliveries)
         .where(deliveries.c.chat_key == chat, deliveries.c.state.in_(("pending", "sending")))
@@ -95,21 +115,12 @@ async def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery
         .limit(1)
         .with_for_update()
     )
-    row = (await tx.execute(query)).first()
-    if row is None:
-        return None
-    not_before = moment(row.not_before)
-    if row.state == "sending":
-        if not_before is not None and not_before > now:
-            return Blocked(not_before)
-        await give_up_unknown(tx, row, now)
-        return await claim_next(tx, chat, boot_id, now)
-    if not_before is not None and not_before > now:
-        return Blocked(not_before)
+    return (await tx.execute(query)).first()
+
+
+async def _claim(tx: Tx, row: Any, boot_id: str, now: datetime) -> Delivery:
     claimed = {"state": "sending", "boot_id": boot_id, "not_before": now + STUCK_AFTER, "attempts": row.attempts + 1}
-    await tx.execute(
-        update(deliveries).where(deliveries.c.id == row.id, deliveries.c.state == "pending").values(claimed)
-    )
+    await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(claimed))
     destination = Destination.model_validate(row.destination)
     return Delivery(row.id, row.channel, destination, row.part, row.attempts + 1)
 
@@ -127,16 +138,13 @@ async def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) 
             values = {"state": "failed", "reason": reason}
         case _:
             values = {"state": "unknown", "reason": result.reason}
+    # A receipt is a fact, also for a part that was taken for lost in the meantime.
+    open_states = ("sending", "unknown") if values["state"] == "sent" else ("sending",)
     await tx.execute(
-        update(deliveries).where(deliveries.c.id == delivery.id, deliveries.c.state == "sending").values(values)
+        update(deliveries).where(deliveries.c.id == delivery.id, deliveries.c.state.in_(open_states)).values(values)
     )
     if values["state"] == "unknown":
         await _say_unknown(tx, await _row(tx, delivery.id), now)
-    await tx.execute(
-        update(deliveries)
-        .where(deliveries.c.state == "pending", deliveries.c.created_at < now - EXPIRES_AFTER)
-        .values(state="expired", reason="not sent within 24 hours")
-    )
 
 
 async def next_due(tx: Tx, chat: str) -> datetime | None:
