@@ -56,7 +56,7 @@ def make_template(path: Path) -> Path:
     """A migrated, empty database file that tests copy, because migrating takes a tenth of a second."""
 
     async def build() -> None:
-        database = Database(f"sqlite+aiosqlite:///{path}")
+        database = Database(f"sqlite:///{path}")
         await migrate(database)
         await database.close()
 
@@ -213,7 +213,7 @@ def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> 
     harness = Harness(
         settings=conditions,
         clock=clock,
-        db=Database(f"sqlite+aiosqlite:///{folder / 'moab.db'}"),
+        db=Database(f"sqlite:///{folder / 'moab.db'}"),
         sender=sender,
         channels={"test": channel, "terminal": RecordingChannel("terminal")},
         llm=model,

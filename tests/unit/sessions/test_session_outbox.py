@@ -1,0 +1,273 @@
+"""Delivery rows: the order of a chat, one sender for a part, and an end for every part."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.channels import outbox
+from app.channels.channel import Later, Part, Refused, SendResult, Sent, Unknown
+from app.channels.outbox import BACKOFF_S, EXPIRES_AFTER, STUCK_AFTER, UNKNOWN_NOTICE, Blocked, Delivery
+from app.events import Destination
+from app.sessions import session
+from app.tables import deliveries
+from tests.unit.house import RUN, SESSION, House
+
+CHAT = "test:7"
+BOOT = "home:boot1"
+
+
+@pytest.fixture(autouse=True)
+async def opened(house: House) -> None:
+    async with house.db.write() as tx:
+        await session.open_session(tx, SESSION, "S", house.clock.now())
+
+
+async def put(house: House, key: str, *texts: str, chat: str = "7", channel: str = "test", kind: str = "reply") -> None:
+    parts: list[Part] = [{"text": text} for text in texts]
+    async with house.db.write() as tx:
+        await outbox.put(
+            tx,
+            key,
+            session_id="S",
+            run_id=RUN,
+            kind=kind,
+            channel=channel,
+            destination=Destination(chat_id=chat),
+            parts=parts,
+            text="\n".join(texts),
+            now=house.clock.now(),
+        )
+
+
+async def claim(house: House, chat: str = CHAT, boot: str = BOOT) -> Delivery | Blocked | None:
+    async with house.db.write() as tx:
+        return await outbox.claim_next(tx, chat, boot, house.clock.now())
+
+
+async def claimed(house: House, chat: str = CHAT) -> Delivery:
+    found = await claim(house, chat)
+    assert isinstance(found, Delivery)
+    return found
+
+
+async def record(house: House, delivery: Delivery, result: SendResult) -> None:
+    async with house.db.write() as tx:
+        await outbox.record(tx, delivery, result, house.clock.now())
+
+
+async def states(house: House) -> list[tuple[str, str]]:
+    rows = await house.rows(deliveries.select().order_by(deliveries.c.id))
+    return [(row.part["text"], row.state) for row in rows]
+
+
+async def test_parts_go_out_in_their_order(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    await put(house, "r2", "c")
+    sent = []
+    while isinstance(delivery := await claim(house), Delivery):
+        sent.append(delivery.part["text"])
+        await record(house, delivery, Sent({"id": 1}))
+    assert sent == ["a", "b", "c"]
+    assert await claim(house) is None
+    assert {state for _, state in await states(house)} == {"sent"}
+
+
+async def test_a_key_that_is_there_adds_nothing(house: House) -> None:
+    await put(house, "r1", "a")
+    await put(house, "r1", "other", "and more")
+    assert await states(house) == [("a", "pending")]
+    await put(house, "r2")
+    assert len(await states(house)) == 1
+
+
+async def test_the_whole_text_is_kept_with_the_first_part(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    rows = await house.rows(deliveries.select().order_by(deliveries.c.id))
+    assert [row.text for row in rows] == ["a\nb", ""]
+    assert [row.key for row in rows] == ["r1/0", "r1/1"]
+
+
+async def test_a_part_waits_for_those_before_it(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    first = await claimed(house)
+    blocked = await claim(house)
+    assert isinstance(blocked, Blocked) and blocked.until == house.clock.now() + STUCK_AFTER
+    await record(house, first, Refused("no"))
+    assert (await claimed(house)).part["text"] == "b"
+
+
+async def test_chats_do_not_wait_for_one_another(house: House) -> None:
+    await put(house, "r1", "a")
+    await put(house, "r2", "b", chat="8")
+    assert (await claimed(house)).part["text"] == "a"
+    assert (await claimed(house, "test:8")).part["text"] == "b"
+
+
+async def test_of_many_senders_at_once_one_gets_the_part(house: House) -> None:
+    await put(house, "r1", "a")
+    found = await asyncio.gather(*(claim(house) for _ in range(6)))
+    assert sum(isinstance(one, Delivery) for one in found) == 1
+    assert sum(isinstance(one, Blocked) for one in found) == 5
+
+
+async def test_later_waits_as_long_as_the_platform_asked(house: House) -> None:
+    await put(house, "r1", "a")
+    await record(house, await claimed(house), Later(37.0, "slow down"))
+    blocked = await claim(house)
+    assert isinstance(blocked, Blocked) and blocked.until == house.clock.now() + timedelta(seconds=37)
+    house.clock.advance(37)
+    delivery = await claimed(house)
+    assert delivery.attempts == 2
+    await record(house, delivery, Sent({}))
+    assert await states(house) == [("a", "sent")]
+
+
+async def test_later_without_a_time_backs_off(house: House) -> None:
+    await put(house, "r1", "a")
+    pauses = []
+    for _ in range(len(BACKOFF_S) + 1):
+        before = house.clock.now()
+        await record(house, await claimed(house), Later(None, "not reachable"))
+        blocked = await claim(house)
+        assert isinstance(blocked, Blocked)
+        pauses.append((blocked.until - before).total_seconds())
+        house.clock.advance(pauses[-1])
+    assert pauses == [*BACKOFF_S, BACKOFF_S[-1]]
+
+
+async def test_refused_ends_the_part_with_its_reason(house: House) -> None:
+    await put(house, "r1", "a")
+    await record(house, await claimed(house), Refused("chat not found"))
+    (row,) = await house.rows(deliveries.select())
+    assert (row.state, row.reason) == ("failed", "chat not found")
+    assert await claim(house) is None
+
+
+async def test_unknown_is_never_sent_again_and_said_once(house: House) -> None:
+    await put(house, "r1", "a")
+    delivery = await claimed(house)
+    await record(house, delivery, Unknown("no answer"))
+    await record(house, delivery, Unknown("no answer"))
+    assert await states(house) == [("a", "unknown"), (UNKNOWN_NOTICE, "pending")]
+    notice = await claimed(house)
+    await record(house, notice, Unknown("again no answer"))
+    assert await claim(house) is None
+    assert [state for _, state in await states(house)] == ["unknown", "unknown"]
+
+
+async def test_a_sender_that_vanished_leaves_an_unknown_part(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    vanished = await claimed(house)
+    house.clock.advance(STUCK_AFTER.total_seconds())
+    assert (await claimed(house)).part["text"] == "b"
+    assert (await states(house))[0] == ("a", "unknown")
+    await record(house, vanished, Refused("too late"))
+    assert (await states(house))[0] == ("a", "unknown")
+
+
+async def test_a_receipt_that_comes_late_takes_the_doubt_away(house: House) -> None:
+    """The part was taken for lost, then its sender came back with the platform's receipt."""
+    await put(house, "r1", "a")
+    slow = await claimed(house)
+    house.clock.advance(STUCK_AFTER.total_seconds())
+    assert (await claimed(house)).part["text"] == UNKNOWN_NOTICE
+    await record(house, slow, Sent({"id": 5}))
+    (row, _) = await house.rows(deliveries.select().order_by(deliveries.c.id))
+    assert (row.state, row.receipt) == ("sent", {"id": 5})
+
+
+async def test_a_dead_boot_leaves_no_claimed_part(house: House) -> None:
+    await put(house, "r1", "a")
+    await claimed(house)
+    async with house.db.write() as tx:
+        assert await outbox.close_dead(tx, "home", BOOT, house.clock.now()) == 0
+        assert await outbox.close_dead(tx, "other", "other:boot1", house.clock.now()) == 0
+        assert await outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 1
+        assert await outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
+    assert await states(house) == [("a", "unknown"), (UNKNOWN_NOTICE, "pending")]
+
+
+@pytest.mark.parametrize("channel", ["terminal", "http"])
+async def test_a_mailbox_may_be_filled_again(house: House, channel: str) -> None:
+    await put(house, "r1", "a", channel=channel)
+    chat = f"{channel}:7"
+    await claimed(house, chat)
+    async with house.db.write() as tx:
+        await outbox.close_dead(tx, "home", "home:boot2", house.clock.now())
+    assert await states(house) == [("a", "pending")]
+    await claimed(house, chat)
+    house.clock.advance(STUCK_AFTER.total_seconds())
+    await record(house, await claimed(house, chat), Sent({}))
+    assert await states(house) == [("a", "sent")]
+
+
+async def test_a_part_that_was_never_tried_goes_out_at_any_age(house: House) -> None:
+    """The service was down over the weekend: the answer is late, not lost."""
+    await put(house, "r1", "a", "b")
+    house.clock.advance(3 * EXPIRES_AFTER.total_seconds())
+    await record(house, await claimed(house), Sent({}))
+    await record(house, await claimed(house), Sent({}))
+    assert await states(house) == [("a", "sent"), ("b", "sent")]
+
+
+async def test_what_stands_behind_an_expired_part_has_its_own_try(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    await record(house, await claimed(house), Later(60.0, "slow down"))
+    house.clock.advance(EXPIRES_AFTER.total_seconds())
+    await put(house, "r2", "c")
+    assert (await claimed(house)).part["text"] == "b"
+    assert await states(house) == [("a", "expired"), ("b", "sending"), ("c", "pending")]
+
+
+async def test_waiting_for_the_platform_ends_after_a_day(house: House) -> None:
+    await put(house, "r1", "a")
+    house.clock.advance(EXPIRES_AFTER.total_seconds() - 10)
+    await record(house, await claimed(house), Later(60.0, "slow down"))
+    house.clock.advance(60)
+    assert await claim(house) is None
+    (row,) = await house.rows(deliveries.select())
+    assert (row.state, row.reason) == ("expired", "not sent within 24 hours")
+
+
+async def test_when_the_next_part_is_due(house: House) -> None:
+    async def due() -> Any:
+        async with house.db.read() as tx:
+            return await outbox.next_due(tx, CHAT)
+
+    assert await due() is None
+    await put(house, "r1", "a")
+    created = house.clock.now()
+    house.clock.advance(5)
+    assert await due() == created
+    await record(house, await claimed(house), Later(30.0, "slow down"))
+    assert await due() == house.clock.now() + timedelta(seconds=30)
+    house.clock.advance(30)
+    await record(house, await claimed(house), Sent({}))
+    assert await due() is None
+
+
+async def test_chats_with_something_unsent(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    await put(house, "r2", "c", chat="8")
+    async with house.db.read() as tx:
+        found = await outbox.unsent_chats(tx)
+    assert [(row.chat_key, row.session_key, row.run_id) for row in found] == [
+        (CHAT, SESSION, RUN),
+        ("test:8", SESSION, RUN),
+    ]
+    await record(house, await claimed(house, "test:8"), Sent({}))
+    async with house.db.read() as tx:
+        assert [row.chat_key for row in await outbox.unsent_chats(tx)] == [CHAT]
+
+
+async def test_what_was_delivered_since(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    await record(house, await claimed(house), Sent({}))
+    async with house.db.read() as tx:
+        rows = await outbox.since(tx, ["S"], 0)
+        assert [row.part["text"] for row in rows] == ["a"]
+        assert await outbox.since(tx, ["S"], rows[0].id) == []
+        assert await outbox.since(tx, [], 0) == []
+        assert await outbox.exists(tx, "r1") and not await outbox.exists(tx, "r9")
