@@ -71,6 +71,7 @@ class Engine:
         self._pending = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet = asyncio.Event()
+        self._http_client: httpx.AsyncClient | None = None
         self.api = Api(self, event_key, signing_key).app
 
     async def start(self) -> None:
@@ -114,7 +115,9 @@ class Engine:
             await self._store.write(change.statements)
         except StoreFailed as error:
             log.error("The engine stops, but its last change could not be written: %s", error)
-        await self._client.aclose()
+        if self._http_client is not None:
+            await self._http_client.aclose()
+            self._http_client = None
         await self._store.close()
         self._lock.release()
         log.info("The engine stopped; %d calls will be made again at the next start.", len(unfinished))
@@ -229,7 +232,6 @@ class Engine:
     def _wire(self, stored: Stored) -> None:
         self._live: Live = stored.live
         self._ulids = Ulids(self.now_ms, stored.greatest_id)
-        self._client: httpx.AsyncClient = http_client()
         self._registry = Registry()
         for app in stored.apps:
             app.transport = self._http(app.url) if app.url else None
@@ -281,6 +283,13 @@ class Engine:
             self._due(job.due_ms, job)
         log.info("App %s registered %d functions.", registration.app, len(registration.functions))
         return modified
+
+    @property
+    def _client(self) -> httpx.AsyncClient:
+        """Made when the first app elsewhere turns up; most engines never need it."""
+        if self._http_client is None:
+            self._http_client = http_client()
+        return self._http_client
 
     def _http(self, url: str) -> HttpTransport:
         return HttpTransport(self._client, url, self._signing_key, lambda: self.now_ms() // 1000)

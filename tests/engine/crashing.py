@@ -20,17 +20,20 @@ warnings.simplefilter("ignore")
 import inngest  # noqa: E402
 
 from app.clock import SystemClock  # noqa: E402
+from app.engine.expressions import Expression  # noqa: E402
 from app.engine.store import Store  # noqa: E402
-from tests.engine.lab import Lab  # noqa: E402
+from tests.engine.lab import Lab, private_app  # noqa: E402
 
 STEPS = 4
 
 
-def builder(log: Path, fail: Callable[[str], None]) -> Callable[[inngest.Inngest], list[inngest.Function[Any]]]:
+def builder(
+    log: Callable[[], Path], fail: Callable[[str], None]
+) -> Callable[[inngest.Inngest], list[inngest.Function[Any]]]:
     """A function whose every step leaves a line in `log`; `fail` may end the process at a point."""
 
     def note(line: str) -> None:
-        with log.open("a") as file:
+        with log().open("a") as file:
             file.write(line + "\n")
 
     def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
@@ -74,8 +77,19 @@ def die_at(point: str, count: int) -> Callable[[str], None]:
     return check
 
 
-async def run_case(case: dict[str, Any]) -> None:
-    check = die_at(case["point"], case["count"])
+class Child:
+    """What a forked child works on; the app is built once, before any fork."""
+
+    def __init__(self) -> None:
+        self.log = Path()
+        self.check: Callable[[str], None] = lambda point: None
+        self.build = builder(lambda: self.log, lambda point: self.check(point))
+        private_app(self.build)
+
+
+async def run_case(child: Child, case: dict[str, Any]) -> None:
+    check = child.check = die_at(case["point"], case["count"])
+    child.log = Path(case["log"])
     write = Store.write
 
     async def write_and_check(self: Store, statements: Any) -> None:
@@ -83,7 +97,7 @@ async def run_case(case: dict[str, Any]) -> None:
         await write(self, statements)
         check("after commit")
 
-    lab = Lab(Path(case["path"]), builder(Path(case["log"]), check), clock=SystemClock())  # type: ignore[arg-type]
+    lab = Lab(Path(case["path"]), child.build, clock=SystemClock())  # type: ignore[arg-type]
     await lab.start()
     Store.write = write_and_check  # type: ignore[method-assign]
     check("started")
@@ -100,10 +114,12 @@ async def run_case(case: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    Expression.compile("true")  # builds the grammar once, for all children
+    prepared = Child()
     for case in map(json.loads, sys.argv[1:]):
         child = os.fork()
         if child == 0:
-            asyncio.run(asyncio.wait_for(run_case(case), 30))
+            asyncio.run(asyncio.wait_for(run_case(prepared, case), 30))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         sys.stdout.write(f"{'killed' if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)}\n")

@@ -1,6 +1,7 @@
 """A running engine for tests: the real SDK on a private app, a manual clock, and a record of every call."""
 
 import contextlib
+import functools
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -72,15 +73,21 @@ class Recorder:
         await self._app(scope, again, keep)
 
 
-def private_app(build: Builder, app_id: str = "rec", **client_options: Any) -> tuple[Recorder, str]:
-    """The SDK served twice, as a composition root does it; returns the app and its sync key."""
+@functools.cache
+def _served(build: Builder, **client_options: Any) -> tuple[fastapi.FastAPI, str]:
     key = new_signing_key()
-    client = inngest.Inngest(app_id=app_id, is_production=False, event_key=EVENT_KEY, **client_options)
-    syncer = inngest.Inngest(app_id=app_id, is_production=True, event_key=EVENT_KEY, signing_key=key)
+    client = inngest.Inngest(app_id="rec", is_production=False, event_key=EVENT_KEY, **client_options)
+    syncer = inngest.Inngest(app_id="rec", is_production=True, event_key=EVENT_KEY, signing_key=key)
     functions = build(client)
     app = fastapi.FastAPI()
     inngest.fast_api.serve(app, client, functions)
     inngest.fast_api.serve(app, syncer, functions, serve_path=SYNC_PATH)
+    return app, key
+
+
+def private_app(build: Builder, **client_options: Any) -> tuple[Recorder, str]:
+    """The SDK served twice, as a composition root does it; returns the app and its sync key."""
+    app, key = _served(build, **client_options)
     return Recorder(app), key
 
 

@@ -50,7 +50,7 @@ def case(path: Path, point: str, count: int, *, event: Any = _EVENT) -> dict[str
 async def resume(path: Path) -> tuple[list[Any], list[str]]:
     """Open the file again, let everything end; returns the runs and the log of effects."""
     log = path / "log"
-    async with running(path / "engine.db", builder(log, lambda point: None)) as lab:
+    async with running(path / "engine.db", builder(lambda: log, lambda point: None)) as lab:
         await lab.pass_time(3)
         runs = [await lab.engine.run(run.id) for run in await lab.engine.runs()]
     return runs, log.read_text().splitlines() if log.exists() else []
