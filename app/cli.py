@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.metadata
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -228,6 +229,11 @@ def main() -> None:
     except MoabError as error:
         typer.echo(f"moab: {error}", err=True)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except Exception as error:  # a fault of ours: a person gets a sentence, who looks for the cause the traceback
+        logging.getLogger("moab").debug("A fault ended the command.", exc_info=True)
+        typer.echo(f"moab: A fault inside ended this ({type(error).__name__}: {error}).", err=True)
+        typer.echo("moab: LOG_LEVEL=debug shows where it happened.", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,37 +1,31 @@
-"""The door to the app database: plain transactions; on SQLite one writing connection, on a thread of its own."""
+"""The door to the app database: a transaction is one plain function, run as a whole on a thread of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import URL, Connection, ScalarResult, Table, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Result
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.errors import ConfigError
 
+Tx = Connection
+"""A connection inside a transaction. Functions that take one only talk to the database, and never commit."""
+
 BUSY_TIMEOUT_MS = 30_000
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Tx(Protocol):
-    """A connection inside a transaction; functions that take one never commit. Results are fully read."""
-
-    async def execute(self, statement: Any, parameters: Any = None) -> Any: ...
-    async def scalar(self, statement: Any) -> Any: ...
-    async def scalars(self, statement: Any) -> ScalarResult[Any]: ...
-    async def run_sync(self, work: Callable[[Any], T]) -> T: ...
-
-
 class _Lane:
-    """One SQLite connection on one thread: a statement costs one hop to it, transactions follow one another."""
+    """One SQLite connection on one thread; transactions follow one another."""
 
     def __init__(self, path: str, begin: str) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moab-db")
@@ -39,49 +33,15 @@ class _Lane:
         event.listen(self._engine, "connect", _prepare_sqlite)
         event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         self._connection: Connection | None = None
-        self._turn = asyncio.Lock()
 
-    async def run(self, work: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+    async def run(self, work: Callable[[Tx], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
-        async with self._turn:
-            # What the thread has begun it ends before anything after it, so a cancelled wait needs no more care
-            # than the rollback below, which queues behind it.
-            try:
-                await self.run(self._begin)
-                yield _LaneTx(self)
-            except BaseException:
-                await asyncio.shield(self.run(self._rollback))
-                raise
-            await asyncio.shield(self.run(self._commit))
-
-    def execute(self, statement: Any, parameters: Any) -> Any:
-        assert self._connection is not None  # noqa: S101 - inside a transaction there is one
-        result = self._connection.execute(statement, parameters)
-        return result.freeze()() if result.returns_rows else result
-
-    def work(self, work: Callable[[Any], T]) -> T:
-        assert self._connection is not None  # noqa: S101 - inside a transaction there is one
-        return work(self._connection)
-
-    def _begin(self) -> None:
+    def _transact(self, work: Callable[[Tx], T]) -> T:
         if self._connection is None:
             self._connection = self._engine.connect()
-        self._connection.begin()
-
-    def _commit(self) -> None:
-        assert self._connection is not None  # noqa: S101 - inside a transaction there is one
-        try:
-            self._connection.commit()
-        except BaseException:
-            self._rollback()
-            raise
-
-    def _rollback(self) -> None:
-        if self._connection is not None and self._connection.in_transaction():
-            self._connection.rollback()
+        with self._connection.begin():
+            return work(self._connection)
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -89,78 +49,51 @@ class _Lane:
         self._engine.dispose()
 
     async def close(self) -> None:
-        async with self._turn:
-            await self.run(self._close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
 
 
-class _LaneTx:
-    """A transaction on a lane. Implements `Tx`."""
-
-    def __init__(self, lane: _Lane) -> None:
-        self._lane = lane
-
-    async def execute(self, statement: Any, parameters: Any = None) -> Any:
-        return await self._lane.run(self._lane.execute, statement, parameters)
-
-    async def scalar(self, statement: Any) -> Any:
-        return (await self.execute(statement)).scalar()
-
-    async def scalars(self, statement: Any) -> ScalarResult[Any]:
-        result: Result[Any] = await self.execute(statement)
-        return result.scalars()
-
-    async def run_sync(self, work: Callable[[Any], T]) -> T:
-        return await self._lane.run(self._lane.work, work)
-
-
 class _Pool:
-    """PostgreSQL's side of the door."""
+    """PostgreSQL's side of the door: the same plain functions, on SQLAlchemy's asyncio engine."""
 
-    def __init__(self, url: str) -> None:
-        self._engine = create_async_engine(url, pool_size=8, pool_pre_ping=True)
+    def __init__(self, url: URL) -> None:
+        self._engine = create_async_engine(url.set(drivername="postgresql+asyncpg"), pool_size=8, pool_pre_ping=True)
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Tx]:
-        async with self._engine.begin() as tx:
-            yield tx
+    async def run(self, work: Callable[[Tx], T]) -> T:
+        async with self._engine.begin() as connection:
+            return await connection.run_sync(work)
 
     async def close(self) -> None:
         await self._engine.dispose()
 
 
 class Database:
-    """Opens transactions. On SQLite all writers share one connection, so that the file never has two."""
+    """Runs transactions. On SQLite all writers share one connection, so that the file never has two."""
 
     def __init__(self, url: str) -> None:
         """`url` is sqlite:///path or postgresql://user@host/name. Raises ConfigError for anything else."""
-        try:
-            parsed = make_url(url)
-            self.is_sqlite = parsed.get_backend_name() == "sqlite"
-            if self.is_sqlite and parsed.database:
-                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-                self._writing: _Lane | _Pool = _Lane(parsed.database, "BEGIN IMMEDIATE")
-                self._reading: _Lane | _Pool = _Lane(parsed.database, "BEGIN")
-            elif parsed.get_backend_name() == "postgresql":
-                self._writing = self._reading = _Pool(
-                    parsed.set(drivername="postgresql+asyncpg").render_as_string(False)
-                )
-            else:
-                raise ConfigError("DATABASE_URL: accepted are sqlite:///path/to/file and postgresql://user@host/name.")
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"DATABASE_URL: the driver {error.name} is not installed.") from error
+        parsed = make_url(url)
+        self._writing: _Lane | _Pool
+        self._reading: _Lane | _Pool
+        if parsed.get_backend_name() == "sqlite" and parsed.database:
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            self._writing = _Lane(parsed.database, "BEGIN IMMEDIATE")
+            self._reading = _Lane(parsed.database, "BEGIN")
+        elif parsed.get_backend_name() == "postgresql":
+            self._writing = self._reading = _postgres(parsed)
+        else:
+            raise ConfigError("DATABASE_URL: accepted are sqlite:///path/to/file and postgresql://user@host/name.")
 
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[Tx]:
-        """A transaction that may write; commits at the end of the block, rolls back on an error."""
-        async with self._writing.transaction() as tx:
-            yield tx
+    async def write(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """`work(tx, *args, **options)` in a transaction that may write: committed when it returns, else rolled back.
 
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[Tx]:
-        """A consistent view for reading."""
-        async with self._reading.transaction() as tx:
-            yield tx
+        Once begun it is carried through, also if the caller is cancelled meanwhile.
+        """
+        return await self._writing.run(partial(_call, work, args, options))
+
+    async def read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """`work(tx, *args, **options)` on a consistent view."""
+        return await self._reading.run(partial(_call, work, args, options))
 
     async def close(self) -> None:
         await self._writing.close()
@@ -168,8 +101,15 @@ class Database:
             await self._reading.close()
 
 
-def _asyncpg(url: URL) -> str:
-    return url.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
+def _call(work: Callable[..., T], args: Any, options: Any, tx: Tx) -> T:
+    return work(tx, *args, **options)
+
+
+def _postgres(url: URL) -> _Pool:
+    try:
+        return _Pool(url)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"DATABASE_URL: the driver {error.name} is not installed.") from error
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
@@ -180,12 +120,11 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     cursor.close()
 
 
-async def insert_if_absent(tx: Tx, table: Table, row: Mapping[str, Any]) -> bool:
+def insert_if_absent(tx: Tx, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert `row`; False when a unique key of it is there already (also when another process was faster)."""
-    name = await tx.run_sync(lambda connection: connection.dialect.name)
-    insert = postgresql.insert if name == "postgresql" else sqlite.insert
+    insert = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
     statement = insert(table).values(dict(row)).on_conflict_do_nothing()
-    return bool((await tx.execute(statement)).rowcount)
+    return tx.execute(statement).rowcount > 0
 
 
 def moment(value: datetime | None) -> datetime | None:

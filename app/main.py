@@ -155,9 +155,8 @@ def _home_lock(settings: Settings) -> FileLock:
 async def _close_dead_rows(harness: Harness, home_id: str) -> None:
     """What an earlier process of this home left half-done is closed before anything goes on."""
     now = harness.clock.now()
-    async with harness.db.write() as tx:
-        closed = await calls.close_dead(tx, home_id, harness.boot_id, now)
-        unknown = await outbox.close_dead(tx, home_id, harness.boot_id, now)
+    closed = await harness.db.write(calls.close_dead, home_id, harness.boot_id, now)
+    unknown = await harness.db.write(outbox.close_dead, home_id, harness.boot_id, now)
     if closed or unknown:
         log.warning(
             "The last process ended in mid-work: %d tool calls and %d deliveries may or may not have happened.",

@@ -11,8 +11,7 @@ SCRIPTS = Path(__file__).parent / "migrations"
 
 async def migrate(database: Database) -> None:
     """Upgrade to the newest revision; a database that is there already costs one query."""
-    async with database.write() as tx:
-        await tx.run_sync(_upgrade)
+    await database.write(_upgrade)
 
 
 def _upgrade(connection: Any) -> None:

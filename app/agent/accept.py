@@ -23,8 +23,8 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     if isinstance(event, CommandReceived):
         await _send_command(harness, event, key)
         return
-    async with harness.db.write() as tx:
-        stored = await deposit(tx, event, key, new_session_id=new_id(harness.clock), now=harness.clock.now())
+    new_session = new_id(harness.clock)
+    stored = await harness.db.write(deposit, event, key, new_session_id=new_session, now=harness.clock.now())
     harness.notifier.publish(event.session_key)
     reach("deposit.committed")
     if stored.event_due:

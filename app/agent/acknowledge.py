@@ -15,6 +15,5 @@ async def show_received(harness: Harness, event: MessageReceived, message_key: s
     channel = harness.channels.get(event.channel)
     shown = event.origin == "person" and channel is not None and await channel.acknowledge(event.destination)
     now = harness.clock.now()
-    async with harness.db.write() as tx:
-        await deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    await harness.db.write(deposit, event, message_key, new_session_id=new_id(harness.clock), now=now)
     return {"shown": shown, "look_again": (now + OWNED_FOR + timedelta(seconds=1)).isoformat()}

@@ -42,5 +42,5 @@ async def start_message(harness: Harness, event: MessageReceived, message_key: s
     """Send a stored message's start signal and note that it was taken."""
     sent = await announce(harness, [event.to_wire(message_event_id(message_key, cause))])
     if sent:
-        await deposit.mark_event_sent(harness.db, message_key, harness.clock.now())
+        await harness.db.write(deposit.mark_event_sent, message_key, harness.clock.now())
     return sent

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from app.agent.flow import Flow
 from app.agent.harness import Harness
+from app.db import Tx
 from app.sessions import calls, session, turns
 
 T = TypeVar("T")
@@ -37,14 +38,16 @@ async def attend(harness: Harness, flow: Flow, work: Coroutine[None, None, T], c
 
 
 async def _stopped(harness: Harness, flow: Flow) -> bool:
-    async with harness.db.read() as tx:
-        turn = await turns.find(tx, flow.run_id)
+    turn = await harness.db.read(turns.find, flow.run_id)
     return turn is not None and turn.state == "stopped"
 
 
 async def _renew(harness: Harness, flow: Flow, call_id: int | None) -> None:
     now = harness.clock.now()
-    async with harness.db.write() as tx:
-        await session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
+
+    def renew(tx: Tx) -> None:
+        session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
         if call_id is not None:
-            await calls.seen(tx, call_id, now)
+            calls.seen(tx, call_id, now)
+
+    await harness.db.write(renew)

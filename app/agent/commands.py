@@ -1,6 +1,6 @@
 """Commands of people (/stop, /new, /status, /help): carried out once each, also while a turn runs."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,30 +23,30 @@ class Done:
     stopped: str | None = None
 
 
-Command = Callable[[Tx, Harness, str], Awaitable[Done]]
+Command = Callable[[Tx, Harness, str], Done]
 
 
-async def _stop(tx: Tx, harness: Harness, session_id: str) -> Done:
-    stopped = await session.stop(tx, session_id, harness.clock.now())
+def _stop(tx: Tx, harness: Harness, session_id: str) -> Done:
+    stopped = session.stop(tx, session_id, harness.clock.now())
     return Done("Stopped." if stopped else "Nothing was running.", stopped)
 
 
-async def _new(tx: Tx, harness: Harness, session_id: str) -> Done:
-    stopped = await session.stop(tx, session_id, harness.clock.now())
-    await session.close(tx, session_id, harness.clock.now())
+def _new(tx: Tx, harness: Harness, session_id: str) -> Done:
+    stopped = session.stop(tx, session_id, harness.clock.now())
+    session.close(tx, session_id, harness.clock.now())
     return Done("A fresh conversation. The old one is kept.", stopped)
 
 
-async def _status(tx: Tx, harness: Harness, session_id: str) -> Done:
-    turn = await turns.newest(tx, session_id)
-    count = await session.count_messages(tx, session_id)
+def _status(tx: Tx, harness: Harness, session_id: str) -> Done:
+    turn = turns.newest(tx, session_id)
+    count = session.count_messages(tx, session_id)
     doing = "idle"
     if turn is not None and turn.state == "live":
         doing = f"{turn.activity}{f' ({turn.tool})' if turn.tool else ''}, step {turn.iteration + 1}"
     return Done(f"Model: {harness.settings.model}. Messages in this conversation: {count}. Now: {doing}.")
 
 
-async def _help(_tx: Tx, _harness: Harness, _session_id: str) -> Done:
+def _help(_tx: Tx, _harness: Harness, _session_id: str) -> Done:
     return Done(HELP)
 
 
@@ -55,7 +55,7 @@ COMMANDS: dict[str, Command] = {"stop": _stop, "new": _new, "status": _status, "
 
 async def run_command(harness: Harness, event: CommandReceived, command_key: str) -> dict[str, Any]:
     """Carry out a command once per `command_key`; its answer becomes a delivery row. Answers with JSON."""
-    stopped = await _carry_out(harness, event, command_key)
+    stopped = await harness.db.write(_carry_out, harness, event, command_key)
     events: list[dict[str, Any]] = []
     if stopped is not None:
         ended = TurnStopped(session_key=event.session_key, turn_id=stopped)
@@ -66,26 +66,26 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     return {"command": event.command}
 
 
-async def _carry_out(harness: Harness, event: CommandReceived, command_key: str) -> str | None:
+def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: str) -> str | None:
+    """The run that was stopped, if one was."""
     now = harness.clock.now()
-    async with harness.db.write() as tx:
-        if await outbox.exists(tx, f"{command_key}/command"):
-            return None
-        session_id = await session.open_session(tx, event.session_key, new_id(harness.clock), now)
-        command = COMMANDS.get(event.command)
-        done = await command(tx, harness, session_id) if command else Done(f"There is no /{event.command}. {HELP}")
-        await outbox.put(
-            tx,
-            f"{command_key}/command",
-            session_id=session_id,
-            run_id=None,
-            kind="command",
-            channel=event.channel,
-            destination=event.destination,
-            parts=_parts(harness, event.channel, done.text),
-            text=done.text,
-            now=now,
-        )
+    if outbox.exists(tx, f"{command_key}/command"):
+        return None
+    session_id = session.open_session(tx, event.session_key, new_id(harness.clock), now)
+    command = COMMANDS.get(event.command)
+    done = command(tx, harness, session_id) if command else Done(f"There is no /{event.command}. {HELP}")
+    outbox.put(
+        tx,
+        f"{command_key}/command",
+        session_id=session_id,
+        run_id=None,
+        kind="command",
+        channel=event.channel,
+        destination=event.destination,
+        parts=_parts(harness, event.channel, done.text),
+        text=done.text,
+        now=now,
+    )
     return done.stopped
 
 

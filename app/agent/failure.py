@@ -21,8 +21,7 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     run_id = str(failed.get("run_id", ""))
     error = failed.get("error") or {}
     log.error("The run %s of %s failed: %s", run_id, failed.get("function_id"), error.get("message"))
-    async with harness.db.write() as tx:
-        row = await _close(tx, harness, run_id, str(error.get("message", ""))[:500])
+    row = await harness.db.write(_close, harness, run_id, str(error.get("message", ""))[:500])
     if row is None:
         return {"told": False}
     await announce(harness, [reply_event(harness, row, row.session_key)])
@@ -30,19 +29,19 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     return {"told": True}
 
 
-async def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> Any | None:
+def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> Any | None:
     now = harness.clock.now()
-    turn = await turns.find(tx, run_id)
-    if turn is None or turn.state != "live" or await turns.holder(tx, turn.session_id) != run_id:
+    turn = turns.find(tx, run_id)
+    if turn is None or turn.state != "live" or turns.holder(tx, turn.session_id) != run_id:
         return None
-    place = await deposit.place_of(tx, turn.session_id, run_id)
-    await deposit.close_shown(tx, turn.session_id, run_id, "failed")
-    await turns.end(tx, run_id, "failed", now, error=error)
-    await turns.settle(tx, run_id, now)
+    place = deposit.place_of(tx, turn.session_id, run_id)
+    deposit.close_shown(tx, turn.session_id, run_id, "failed")
+    turns.end(tx, run_id, "failed", now, error=error)
+    turns.settle(tx, run_id, now)
     if place is None or place.channel not in harness.channels:
         return None
     text = SORRY.format(run_id=run_id)
-    await outbox.put(
+    outbox.put(
         tx,
         f"{run_id}/failure",
         session_id=turn.session_id,
@@ -54,5 +53,5 @@ async def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> Any | Non
         text=text,
         now=now,
     )
-    unsent = [row for row in await outbox.unsent_chats(tx) if row.run_id == run_id]
+    unsent = [row for row in outbox.unsent_chats(tx) if row.run_id == run_id]
     return unsent[0] if unsent else None

@@ -34,19 +34,8 @@ async def finish(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> di
     Still holder and nothing newer than what the model saw: the text, the answered marks, the delivery rows and the end
     of the turn are written together. Done before: only the events are sent again, under fresh ids.
     """
-    async with harness.db.write() as tx:
-        ending = await _close(tx, harness, flow, request)
-        reply = await _reply(tx, harness, flow) if ending.kind in ("answered", "failed", "offered") else None
-        number = await turns.count_announcement(tx, flow.run_id) if reply else 0
-        left = await deposit.wake_next(tx, flow.session_id) if ending.kind in ("failed", "offered") else None
+    ending, events = await harness.db.write(_end, harness, flow, request)
     reach("finish.committed")
-    events: list[dict[str, Any]] = []
-    if reply is not None:
-        events.append(reply_event(harness, reply, flow.session_key, f"{flow.run_id}:reply:{number}"))
-        ended = TurnEnded(session_key=flow.session_key, turn_id=flow.run_id)
-        events.append(ended.to_wire(f"{flow.run_id}:ended:{number}"))
-    if left is not None:
-        events.append(left)
     if events:
         await announce(harness, events)
     harness.notifier.publish(flow.session_key)
@@ -54,23 +43,39 @@ async def finish(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> di
     return ending.wire()
 
 
-async def _close(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> Ending:
+def _end(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> tuple[Ending, list[dict[str, Any]]]:
+    """How the turn ends, and the events that say so."""
+    ending = _close(tx, harness, flow, request)
+    events: list[dict[str, Any]] = []
+    reply = _reply(tx, harness, flow) if ending.kind in ("answered", "failed", "offered") else None
+    if reply is not None:
+        number = turns.count_announcement(tx, flow.run_id)
+        events.append(reply_event(harness, reply, flow.session_key, f"{flow.run_id}:reply:{number}"))
+        ended = TurnEnded(session_key=flow.session_key, turn_id=flow.run_id)
+        events.append(ended.to_wire(f"{flow.run_id}:ended:{number}"))
+    if ending.kind in ("failed", "offered"):  # what came in meanwhile was not shown and still wants an answer
+        left = deposit.wake_next(tx, flow.session_id)
+        events += [left] if left is not None else []
+    return ending, events
+
+
+def _close(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> Ending:
     now = harness.clock.now()
     state = str(request["state"])
     head = request.get("head")
-    text = await transcript.text_of(tx, head) if head is not None else str(request["text"])
+    text = transcript.text_of(tx, head) if head is not None else str(request["text"])
     ending = Ending(kind="answered" if state == "finished" else state, text=_for_parent(flow, text))  # type: ignore[arg-type]
-    turn = await turns.find(tx, flow.run_id)
+    turn = turns.find(tx, flow.run_id)
     if turn is not None and turn.state in MESSAGE_STATE:
         return ending
-    claim = await session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
+    claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
     if claim in (Claim.SUPERSEDED, Claim.STOPPED):
         return Ending(kind=claim.value)  # type: ignore[arg-type]  # the two kinds named above
-    if state == "finished" and await deposit.unattached(tx, flow.session_id):
+    if state == "finished" and deposit.unattached(tx, flow.session_id):
         if head is not None:
-            await transcript.mark_draft(tx, head)
+            transcript.mark_draft(tx, head)
         return Ending(kind="more")
-    await _write(tx, harness, flow, text, state, now)
+    _write(tx, harness, flow, text, state, now)
     return ending
 
 
@@ -78,14 +83,14 @@ def _for_parent(flow: Flow, text: str) -> str:
     return "" if flow.delegates else text[:MAX_ENDING_CHARS]
 
 
-async def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: datetime) -> None:
-    reply = await _reply(tx, harness, flow)
-    await deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
-    await turns.end(tx, flow.run_id, state, now, error=None if state == "finished" else text[:500])
+def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: datetime) -> None:
+    reply = _reply(tx, harness, flow)
+    deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
+    turns.end(tx, flow.run_id, state, now, error=None if state == "finished" else text[:500])
     if reply is None:
         return
     body = text if state != "failed" else f"{text} (run {flow.run_id})"
-    await outbox.put(
+    outbox.put(
         tx,
         f"{flow.run_id}/reply",
         session_id=flow.session_id,
@@ -99,8 +104,8 @@ async def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, no
     )
 
 
-async def _reply(tx: Tx, harness: Harness, flow: Flow) -> Reply | None:
-    place = await deposit.place_of(tx, flow.session_id, flow.run_id)
+def _reply(tx: Tx, harness: Harness, flow: Flow) -> Reply | None:
+    place = deposit.place_of(tx, flow.session_id, flow.run_id)
     if place is None or place.channel not in harness.channels:
         return None  # a sub-agent answers its parent, not a chat
     return Reply(place.channel, place.destination, flow.run_id)

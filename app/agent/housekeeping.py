@@ -18,12 +18,11 @@ async def look_around(harness: Harness, turn_id: str | None) -> dict[str, Any]:
     """Cheap test first: names of logs to distil and to prune. With none, the turn `turn_id` is settled at once."""
     logs = await asyncio.to_thread(harness.daily_log.files)
     today = harness.daily_log.local(harness.clock.now()).date()
-    async with harness.db.write() as tx:
-        done = await distil.done(tx)
-        due = [] if harness.settings.is_local_model else [entry.name for entry in distil.due(logs, done, today)]
-        old = [entry.name for entry in distil.outdated(logs, done, today)]
-        if turn_id is not None and not due and not old:
-            await turns.settle(tx, turn_id, harness.clock.now())
+    done = await harness.db.read(distil.done)
+    due = [] if harness.settings.is_local_model else [entry.name for entry in distil.due(logs, done, today)]
+    old = [entry.name for entry in distil.outdated(logs, done, today)]
+    if turn_id is not None and not due and not old:
+        await harness.db.write(turns.settle, turn_id, harness.clock.now())
     harness.notifier.publish("settled")
     return {"distil": due, "prune": old}
 
@@ -45,8 +44,7 @@ async def distil_log(harness: Harness, name: str) -> dict[str, Any]:
         log.warning("The model's new MEMORY.md for %s is empty or too long; the old one stays.", name)
         return {"log": name, "kind": "refused"}
     await asyncio.to_thread(write_atomic, memory_file, content)
-    async with harness.db.write() as tx:
-        await distil.note_done(tx, entry, harness.clock.now())
+    await harness.db.write(distil.note_done, entry, harness.clock.now())
     return {"log": name, "kind": "distilled"}
 
 
@@ -59,8 +57,7 @@ async def prune_logs(harness: Harness, names: list[str]) -> dict[str, Any]:
 
 async def settle(harness: Harness, turn_id: str) -> dict[str, Any]:
     """Note that what follows a turn is done, so that a one-shot client may leave."""
-    async with harness.db.write() as tx:
-        await turns.settle(tx, turn_id, harness.clock.now())
+    await harness.db.write(turns.settle, turn_id, harness.clock.now())
     harness.notifier.publish("settled")
     return {"settled": turn_id}
 

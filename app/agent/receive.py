@@ -17,30 +17,14 @@ async def receive(
     harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool = True
 ) -> dict[str, Any]:
     """A Flow as JSON: the turn's conditions, or why this run is no turn. Safe to repeat."""
-    now = harness.clock.now()
-    async with harness.db.write() as tx:
-        new_session = new_id(harness.clock)
-        stored = await deposit(tx, event, message_key, new_session_id=new_session, now=now)
-        stop = await _take(tx, harness, run_id, event, stored.session_id)
-        if stop is None:
-            await attach_open(tx, stored.session_id)
-            await turns.start(
-                tx,
-                run_id,
-                stored.session_id,
-                message_key=message_key,
-                origin=event.origin,
-                model=harness.settings.model,
-                boot_id=harness.boot_id,
-                now=now,
-            )
+    session_id, stop = await harness.db.write(_begin, harness, run_id, event, message_key)
     harness.notifier.publish(event.session_key)
     reach("receive.committed")
     settings = harness.settings
     flow = Flow(
         run_id=run_id,
         session_key=event.session_key,
-        session_id=stored.session_id,
+        session_id=session_id,
         stop=stop,
         model=settings.model,
         fallback=settings.fallback_agent_model,
@@ -52,14 +36,32 @@ async def receive(
     return flow.wire()
 
 
-async def _take(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, session_id: str) -> Stop | None:
+def _begin(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str) -> tuple[str, Stop | None]:
+    """The session and, if the turn is not to be, why."""
+    now = harness.clock.now()
+    stored = deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    stop = _take(tx, harness, run_id, event, stored.session_id)
+    if stop is None:
+        attach_open(tx, stored.session_id)
+        turns.start(
+            tx,
+            run_id,
+            stored.session_id,
+            message_key=message_key,
+            origin=event.origin,
+            model=harness.settings.model,
+            boot_id=harness.boot_id,
+            now=now,
+        )
+    return stored.session_id, stop
+
+
+def _take(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, session_id: str) -> Stop | None:
     """Claim the session if there is anything to answer; a run without work must not take it from one that has."""
-    turn = await turns.find(tx, run_id)
-    if turn is None and not await open_inputs(tx, session_id):
+    turn = turns.find(tx, run_id)
+    if turn is None and not open_inputs(tx, session_id):
         return "nothing"
-    claim = await session.claim(
-        tx, session_id, run_id, boot_id=harness.boot_id, now=harness.clock.now(), steers=event.steers
-    )
+    claim = session.claim(tx, session_id, run_id, boot_id=harness.boot_id, now=harness.clock.now(), steers=event.steers)
     match claim:
         case Claim.HELD:
             return None

@@ -17,36 +17,39 @@ async def report(harness: Harness, spawn: SubagentSpawn, text: str, ok: bool) ->
 
     A parent whose turn is over by then gets it as a deposit, so that the person hears of it.
     """
-    async with harness.db.write() as tx:
-        answer = text or await _last_words(tx, spawn) or NO_ANSWER
-        late = await _record(tx, harness, spawn, answer, ok)
+    answer, late = await harness.db.write(_answer, harness, spawn, text, ok)
     if late is not None:
         await announce(harness, [late])
     return {"text": answer, "ok": ok}
 
 
-async def _last_words(tx: Tx, spawn: SubagentSpawn) -> str:
-    session_id = await session.find(tx, spawn.sub_session_key)
-    words = await transcript.recent(tx, session_id, 1) if session_id else []
+def _answer(tx: Tx, harness: Harness, spawn: SubagentSpawn, text: str, ok: bool) -> tuple[str, dict[str, Any] | None]:
+    answer = text or _last_words(tx, spawn) or NO_ANSWER
+    return answer, _record(tx, harness, spawn, answer, ok)
+
+
+def _last_words(tx: Tx, spawn: SubagentSpawn) -> str:
+    session_id = session.find(tx, spawn.sub_session_key)
+    words = transcript.recent(tx, session_id, 1) if session_id else []
     return words[-1][1] if words and words[-1][0] == "assistant" else ""
 
 
-async def _record(tx: Tx, harness: Harness, spawn: SubagentSpawn, answer: str, ok: bool) -> dict[str, Any] | None:
+def _record(tx: Tx, harness: Harness, spawn: SubagentSpawn, answer: str, ok: bool) -> dict[str, Any] | None:
     now = harness.clock.now()
     if spawn.parent_run_id is None or spawn.parent_step_key is None:
         return None
-    call = await calls.find(tx, spawn.parent_run_id, spawn.parent_step_key)
+    call = calls.find(tx, spawn.parent_run_id, spawn.parent_step_key)
     if call is None:
         return None
-    await calls.finish(tx, call.id, ok=ok, result=answer, now=now)
-    parent = await turns.find(tx, spawn.parent_run_id)
+    calls.finish(tx, call.id, ok=ok, result=answer, now=now)
+    parent = turns.find(tx, spawn.parent_run_id)
     if parent is None or parent.state not in ("superseded", "failed"):
         return None
-    return await _deposit_late(tx, harness, spawn, call.session_id)
+    return _deposit_late(tx, harness, spawn, call.session_id)
 
 
-async def _deposit_late(tx: Tx, harness: Harness, spawn: SubagentSpawn, session_id: str) -> dict[str, Any] | None:
-    place = await deposit.last_place(tx, session_id)
+def _deposit_late(tx: Tx, harness: Harness, spawn: SubagentSpawn, session_id: str) -> dict[str, Any] | None:
+    place = deposit.last_place(tx, session_id)
     if place is None:
         return None
     event = MessageReceived(
@@ -58,7 +61,5 @@ async def _deposit_late(tx: Tx, harness: Harness, spawn: SubagentSpawn, session_
         origin="a sub-agent",
         steers=False,
     )
-    await deposit.deposit(
-        tx, event, f"{spawn.task_id}:late", new_session_id=new_id(harness.clock), now=harness.clock.now()
-    )
+    deposit.deposit(tx, event, f"{spawn.task_id}:late", new_session_id=new_id(harness.clock), now=harness.clock.now())
     return event.to_wire(message_event_id(f"{spawn.task_id}:late"))

@@ -19,16 +19,20 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     Answers with how many of each were sent, as JSON.
     """
     now = harness.clock.now()
-    async with harness.db.write() as tx:
-        wakes = [await deposit.wake_next(tx, s) for s in await _forgotten(tx, harness, session_key)]
-        replies = await _unsent(tx, harness, session_key)
-    events = [e for e in wakes if e is not None] + replies
+    wakes, replies = await harness.db.write(_due, harness, session_key)
+    events = wakes + replies
     if events:
         await announce(harness, events)
-    return {"woken": len(events) - len(replies), "unsent": len(replies), "at": now.isoformat()}
+    return {"woken": len(wakes), "unsent": len(replies), "at": now.isoformat()}
 
 
-async def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Sequence[str]:
+def _due(tx: Tx, harness: Harness, session_key: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Start signals of forgotten messages, and `agent.reply.ready` of chats with unsent parts."""
+    wakes = [deposit.wake_next(tx, session_id) for session_id in _forgotten(tx, harness, session_key)]
+    return [event for event in wakes if event is not None], _unsent(tx, harness, session_key)
+
+
+def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Sequence[str]:
     """Sessions with an open message that is older than a minute and no live turn."""
     now = harness.clock.now()
     query = (
@@ -45,10 +49,10 @@ async def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Seque
     )
     if session_key is not None:
         query = query.where(sessions.c.key == session_key)
-    rows = (await tx.execute(query)).all()
-    return [row.id for row in rows if not await session.is_live(tx, row.holder, now)]
+    rows = (tx.execute(query)).all()
+    return [row.id for row in rows if not session.is_live(tx, row.holder, now)]
 
 
-async def _unsent(tx: Tx, harness: Harness, session_key: str | None) -> list[dict[str, Any]]:
-    chats = [row for row in await outbox.unsent_chats(tx) if session_key in (None, row.session_key)]
+def _unsent(tx: Tx, harness: Harness, session_key: str | None) -> list[dict[str, Any]]:
+    chats = [row for row in outbox.unsent_chats(tx) if session_key in (None, row.session_key)]
     return [reply_event(harness, row, row.session_key) for row in chats]

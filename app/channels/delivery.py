@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from app.channels import outbox
-from app.channels.channel import Channel, Refused, Sent
+from app.channels.channel import Channel, Refused, SendResult, Sent
 from app.channels.outbox import Blocked, Delivery
 from app.clock import Clock
-from app.db import Database
+from app.db import Database, Tx
 from app.failpoints import reach
 
 log = logging.getLogger("moab.channels")
@@ -22,8 +22,7 @@ async def deliver_next(
 
     Whoever finds an unsent part may send it; the claim on its row lets only one do so.
     """
-    async with database.write() as tx:
-        claimed = await outbox.claim_next(tx, chat, boot_id, clock.now())
+    claimed = await database.write(outbox.claim_next, chat, boot_id, clock.now())
     if claimed is None:
         return {"kind": "done"}
     if isinstance(claimed, Blocked):
@@ -36,15 +35,19 @@ async def deliver_next(
         else Refused(f"the channel {claimed.channel} is not configured")
     )
     reach("send.accepted")
-    async with database.write() as tx:
-        await outbox.record(tx, claimed, result, clock.now())
-        rest = await outbox.next_due(tx, chat)
+    rest = await database.write(_record, claimed, result, chat, clock.now())
     reach("send.recorded")
     if not isinstance(result, Sent):
         _log(claimed, result)
     if rest is None:
         return {"kind": "done"}
     return {"kind": "sent"} if rest <= clock.now() else _wait(rest)
+
+
+def _record(tx: Tx, delivery: Delivery, result: SendResult, chat: str, now: datetime) -> datetime | None:
+    """Write the outcome down; when the next part of the chat is due, or None."""
+    outbox.record(tx, delivery, result, now)
+    return outbox.next_due(tx, chat)
 
 
 def _wait(until: datetime) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def chat_key(channel: str, destination: Destination) -> str:
     return f"{channel}:{destination.chat_id}"
 
 
-async def put(
+def put(
     tx: Tx,
     key: str,
     *,
@@ -62,7 +62,7 @@ async def put(
     now: datetime,
 ) -> None:
     """Write the parts of one text as rows `<key>/0`, `<key>/1`, …; a key that is there already adds nothing."""
-    if await exists(tx, key):
+    if exists(tx, key):
         return
     common = {
         "session_id": session_id,
@@ -79,35 +79,35 @@ async def put(
         for i, part in enumerate(parts)
     ]
     if rows:
-        await tx.execute(insert(deliveries), rows)
+        tx.execute(insert(deliveries), rows)
 
 
-async def exists(tx: Tx, key: str) -> bool:
-    return await tx.scalar(select(deliveries.c.id).where(deliveries.c.key == f"{key}/0")) is not None
+def exists(tx: Tx, key: str) -> bool:
+    return tx.scalar(select(deliveries.c.id).where(deliveries.c.key == f"{key}/0")) is not None
 
 
-async def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blocked | None:
+def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blocked | None:
     """The oldest unsent part of a chat, now ours to send; Blocked while its turn has not come; None if all are done.
 
     A part that was tried and could not go out for EXPIRES_AFTER is given up; one never tried is tried at any age,
     because the wait was ours.
     """
-    while (row := await _oldest_unsent(tx, chat)) is not None:
+    while (row := _oldest_unsent(tx, chat)) is not None:
         not_before = moment(row.not_before)
         created_at = moment(row.created_at)
         if row.state == "pending" and row.attempts and created_at is not None and created_at <= now - EXPIRES_AFTER:
             values = {"state": "expired", "reason": "not sent within 24 hours"}
-            await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(values))
+            tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(values))
         elif not_before is not None and not_before > now:
             return Blocked(not_before)
         elif row.state == "sending":
-            await give_up_unknown(tx, row, now)
+            give_up_unknown(tx, row, now)
         else:
-            return await _claim(tx, row, boot_id, now)
+            return _claim(tx, row, boot_id, now)
     return None
 
 
-async def _oldest_unsent(tx: Tx, chat: str) -> Any | None:
+def _oldest_unsent(tx: Tx, chat: str) -> Any | None:
     query = (
         select(deliveries)
         .where(deliveries.c.chat_key == chat, deliveries.c.state.in_(("pending", "sending")))
@@ -115,17 +115,17 @@ async def _oldest_unsent(tx: Tx, chat: str) -> Any | None:
         .limit(1)
         .with_for_update()
     )
-    return (await tx.execute(query)).first()
+    return tx.execute(query).first()
 
 
-async def _claim(tx: Tx, row: Any, boot_id: str, now: datetime) -> Delivery:
+def _claim(tx: Tx, row: Any, boot_id: str, now: datetime) -> Delivery:
     claimed = {"state": "sending", "boot_id": boot_id, "not_before": now + STUCK_AFTER, "attempts": row.attempts + 1}
-    await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(claimed))
+    tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(claimed))
     destination = Destination.model_validate(row.destination)
     return Delivery(row.id, row.channel, destination, row.part, row.attempts + 1)
 
 
-async def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) -> None:
+def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) -> None:
     """Write down what became of a claimed part."""
     values: dict[str, Any]
     match result:
@@ -140,14 +140,14 @@ async def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) 
             values = {"state": "unknown", "reason": result.reason}
     # A receipt is a fact, also for a part that was taken for lost in the meantime.
     open_states = ("sending", "unknown") if values["state"] == "sent" else ("sending",)
-    await tx.execute(
+    tx.execute(
         update(deliveries).where(deliveries.c.id == delivery.id, deliveries.c.state.in_(open_states)).values(values)
     )
     if values["state"] == "unknown":
-        await _say_unknown(tx, await _row(tx, delivery.id), now)
+        _say_unknown(tx, _row(tx, delivery.id), now)
 
 
-async def next_due(tx: Tx, chat: str) -> datetime | None:
+def next_due(tx: Tx, chat: str) -> datetime | None:
     """When the next unsent part of a chat may be looked at (the past if now), or None if all are done."""
     query = (
         select(deliveries.c.not_before, deliveries.c.created_at)
@@ -155,24 +155,24 @@ async def next_due(tx: Tx, chat: str) -> datetime | None:
         .order_by(deliveries.c.id)
         .limit(1)
     )
-    row = (await tx.execute(query)).first()
+    row = tx.execute(query).first()
     return None if row is None else moment(row.not_before) or moment(row.created_at)
 
 
-async def give_up_unknown(tx: Tx, row: Any, now: datetime) -> None:
+def give_up_unknown(tx: Tx, row: Any, now: datetime) -> None:
     """Close a part whose sender vanished between claim and receipt: it may have arrived, so it is not sent again.
 
     A mailbox hands nothing over, so there the part simply waits again.
     """
     if row.channel in REPEATABLE:
-        await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="pending", not_before=None))
+        tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="pending", not_before=None))
         return
     reason = "the service stopped between handing the part over and noting the receipt"
-    await tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="unknown", reason=reason))
-    await _say_unknown(tx, row, now)
+    tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="unknown", reason=reason))
+    _say_unknown(tx, row, now)
 
 
-async def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
+def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
     if row.kind == "notice":
         return
     notice = {
@@ -188,28 +188,28 @@ async def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
         "state": "pending",
         "created_at": now,
     }
-    if not await exists(tx, f"unknown/{row.id}"):
-        await tx.execute(insert(deliveries).values(notice))
+    if not exists(tx, f"unknown/{row.id}"):
+        tx.execute(insert(deliveries).values(notice))
 
 
-async def _row(tx: Tx, delivery_id: int) -> Any:
-    return (await tx.execute(select(deliveries).where(deliveries.c.id == delivery_id))).one()
+def _row(tx: Tx, delivery_id: int) -> Any:
+    return (tx.execute(select(deliveries).where(deliveries.c.id == delivery_id))).one()
 
 
-async def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
+def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
     """At start-up: close the parts that a dead boot of this home had claimed."""
     query = select(deliveries).where(
         deliveries.c.state == "sending",
         deliveries.c.boot_id.startswith(home_id + ":", autoescape=True),
         deliveries.c.boot_id != boot_id,
     )
-    rows = (await tx.execute(query)).all()
+    rows = tx.execute(query).all()
     for row in rows:
-        await give_up_unknown(tx, row, now)
+        give_up_unknown(tx, row, now)
     return len(rows)
 
 
-async def unsent_chats(tx: Tx) -> Sequence[Any]:
+def unsent_chats(tx: Tx) -> Sequence[Any]:
     """One row (chat_key, channel, destination, run_id, session_key) per chat that has a part to send."""
     query = (
         select(
@@ -224,17 +224,17 @@ async def unsent_chats(tx: Tx) -> Sequence[Any]:
         .order_by(deliveries.c.id)
     )
     found: dict[str, Any] = {}
-    for row in (await tx.execute(query)).all():
+    for row in tx.execute(query).all():
         found.setdefault(row.chat_key, row)
     return list(found.values())
 
 
-async def since(tx: Tx, session_ids: Sequence[str], after: int) -> Sequence[Any]:
+def since(tx: Tx, session_ids: Sequence[str], after: int) -> Sequence[Any]:
     """Delivered rows of sessions with an id over `after`, for clients that fetch."""
     query = (
         select(deliveries)
         .where(deliveries.c.session_id.in_(session_ids), deliveries.c.id > after, deliveries.c.state == "sent")
         .order_by(deliveries.c.id)
     )
-    rows: Sequence[Any] = (await tx.execute(query)).all()
+    rows: Sequence[Any] = tx.execute(query).all()
     return rows

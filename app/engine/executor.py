@@ -15,7 +15,7 @@ from app.engine.intake import Intake
 from app.engine.model import Job, Memos, Run
 from app.engine.registry import Registry
 from app.engine.transport import Transport
-from app.engine.wire import Failure, Outcome, read_answer, request_body, request_headers
+from app.engine.wire import Failure, Outcome, read_answer, request
 
 log = logging.getLogger("moab.engine")
 
@@ -159,13 +159,12 @@ class Executor:
     async def _ask(self, job: Job, function: Function, transport: Transport) -> Outcome:
         run = job.run
         try:
-            while run.memos is None or len(run.memos.stack) != run.finished_steps:
+            while run.memos is None or len(run.memos) != run.finished_steps:
                 # A step may finish while its memos are on their way from the file: read again.
                 run.memos = await self._load_memos(run)
             request_id = self._ulids.new()
-            body = request_body(function, run, job, run.memos, request_id, transport.limits_body)
-            query = {"fnId": run.function, "stepId": job.step_id}
-            return read_answer(await transport.post(query, request_headers(run, job, request_id), body))
+            headers, body = request(function, run, job, run.memos, request_id, transport.limits_body)
+            return read_answer(await transport.post({"fnId": run.function, "stepId": job.step_id}, headers, body))
         except TransportFailed as problem:
             log.warning("A call of run %s of %s failed: %s", run.id, run.function, problem)
             return Failure.of_engine("TransportFailed", str(problem))

@@ -78,20 +78,34 @@ class Job:
     dropped: bool = False
 
 
-@dataclass(slots=True)
 class Memos:
-    """The finished steps of a run in order of completion, ready to be put into a call."""
+    """The finished steps of a run in order of completion, kept as the JSON that calls carry.
 
-    stack: list[str] = field(default_factory=list)
-    parts: list[bytes] = field(default_factory=list)
-    known: set[str] = field(default_factory=set)
-    size: int = 0
+    Both texts only grow at the end, so that a step costs the same after a thousand others, but for one copy.
+    """
+
+    __slots__ = ("known", "stack", "steps")
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+        self.stack = bytearray()
+        self.steps = bytearray()
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    @property
+    def size(self) -> int:
+        """Bytes of state."""
+        return len(self.steps)
 
     def add(self, step_id: str, memo: bytes) -> None:
-        self.stack.append(step_id)
-        self.parts.append(b'"%b":%b' % (step_id.encode(), memo))
+        comma = b"," if self.known else b""
+        name = step_id.encode()
+        self.stack += b'%b"%b"' % (comma, name)
+        self.steps += b'%b"%b":' % (comma, name)
+        self.steps += memo
         self.known.add(step_id)
-        self.size += len(memo)
 
 
 @dataclass(slots=True, eq=False)

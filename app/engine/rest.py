@@ -46,7 +46,7 @@ async def run(store: Store, registry: Registry, run_id: str) -> dict[str, Any]:
 
 async def actions(store: Store, run_id: str) -> bytes:
     """The memos of a run, for an SDK whose call was too large to carry them."""
-    return b"{%b}" % b",".join((await store.memos(run_id)).parts)
+    return b"{%b}" % bytes((await store.memos(run_id)).steps)
 
 
 async def batch(store: Store, run_id: str) -> bytes:

@@ -65,43 +65,45 @@ class Failure:
 Outcome = Operations | Returned | Failure
 
 
-def request_headers(run: Run, job: Job, request_id: str) -> dict[str, str]:
-    """The headers of a call."""
-    return {
+def request(
+    function: Function, run: Run, job: Job, memos: Memos, request_id: str, limited: bool
+) -> tuple[dict[str, str], bytes]:
+    """The headers and the body of a call; `limited`: the way to the app does not bear large bodies."""
+    use_api = limited and memos.size + 2 * len(run.event.raw) > USE_API_BYTES
+    name = job_name(job.id)
+    headers = {
         "content-type": "application/json",
         "user-agent": "Inngest",
         "x-request-id": request_id,
         "x-inngest-generation-id": str(job.attempt + 1),
-        "x-inngest-job-id": job_name(job.id),
+        "x-inngest-job-id": name,
         "x-inngest-req-version": str(run.req_version),
         "x-inngest-step-id": job.step_id,
     }
-
-
-def request_body(function: Function, run: Run, job: Job, memos: Memos, request_id: str, limited: bool) -> bytes:
-    """The body of a call. Memos are stored as they travel, so that a call costs one copy of them."""
-    use_api = limited and memos.size + 2 * len(run.event.raw) > USE_API_BYTES
-    name = job_name(job.id)
-    ctx = {
-        "attempt": job.attempt,
-        "disable_immediate_execution": job.parallel,
-        "env": "",
-        "fn_id": function.uuid,
-        "generation_id": job.attempt + 1,
-        "job_id": name,
-        "max_attempts": function.max_attempts,
-        "qi_id": queue_item_name(name),
-        "request_id": request_id,
-        "run_id": run.id,
-        "stack": {"current": len(memos.stack), "stack": memos.stack},
-        "step_id": DISCOVERY,
-        "use_api": use_api,
-    }
-    head = b'{"ctx":%b,"defers":{},"event":%b,' % (to_json(ctx).encode(), run.event.raw)
-    tail = b'"use_api":%b,"version":%d}' % (b"true" if use_api else b"false", run.req_version)
-    if use_api:
-        return b'%b"events":null,"steps":{},%b' % (head, tail)
-    return b'%b"events":[%b],"steps":{%b},%b' % (head, run.event.raw, b",".join(memos.parts), tail)
+    ctx = to_json(
+        {
+            "attempt": job.attempt,
+            "disable_immediate_execution": job.parallel,
+            "env": "",
+            "fn_id": function.uuid,
+            "generation_id": job.attempt + 1,
+            "job_id": name,
+            "max_attempts": function.max_attempts,
+            "qi_id": queue_item_name(name),
+            "request_id": request_id,
+            "run_id": run.id,
+            "step_id": DISCOVERY,
+            "use_api": use_api,
+        }
+    )
+    event, flag = run.event.raw, b"true" if use_api else b"false"
+    parts = [
+        b'{"ctx":', ctx[:-1].encode(), b',"stack":{"current":%d,"stack":[' % len(memos), memos.stack,
+        b']}},"defers":{},"event":', event,
+        *((b',"events":null,"steps":{}',) if use_api else (b',"events":[', event, b'],"steps":{', memos.steps, b"}")),
+        b',"use_api":%b,"version":%d}' % (flag, run.req_version),
+    ]  # fmt: skip
+    return headers, b"".join(parts)
 
 
 def read_answer(answer: Answer) -> Outcome:

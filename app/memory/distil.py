@@ -45,12 +45,12 @@ def accepted(answer: str) -> str | None:
     return text + "\n" if 0 < len(text) <= MAX_MEMORY_CHARS else None
 
 
-async def done(tx: Tx) -> dict[str, str]:
+def done(tx: Tx) -> dict[str, str]:
     """Digest of each log's content when it was last distilled, by file name."""
-    rows = (await tx.execute(select(distillations.c.log, distillations.c.digest))).all()
+    rows = (tx.execute(select(distillations.c.log, distillations.c.digest))).all()
     return {row.log: row.digest for row in rows}
 
 
-async def note_done(tx: Tx, log: LogFile, now: datetime) -> None:
-    await tx.execute(delete(distillations).where(distillations.c.log == log.name))
-    await tx.execute(insert(distillations).values(log=log.name, digest=log.digest, at=now))
+def note_done(tx: Tx, log: LogFile, now: datetime) -> None:
+    tx.execute(delete(distillations).where(distillations.c.log == log.name))
+    tx.execute(insert(distillations).values(log=log.name, digest=log.digest, at=now))

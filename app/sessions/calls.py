@@ -51,13 +51,13 @@ class CallRecord:
         return cls(**fields | {"seen_at": moment(row.seen_at)})
 
 
-async def find(tx: Tx, run_id: str, step_key: str) -> CallRecord | None:
+def find(tx: Tx, run_id: str, step_key: str) -> CallRecord | None:
     query = select(calls).where(calls.c.run_id == run_id, calls.c.step_key == step_key)
-    row = (await tx.execute(query)).first()
+    row = tx.execute(query).first()
     return None if row is None else CallRecord.from_row(row)
 
 
-async def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> CallRecord | None:
+def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> CallRecord | None:
     """A call of another run that still runs in this session: two tools of one session never run at once."""
     query = select(calls).where(
         calls.c.session_id == session_id,
@@ -65,50 +65,50 @@ async def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime)
         calls.c.state == CallState.STARTED,
         calls.c.child_key.is_(None),
     )
-    for row in (await tx.execute(query)).all():
+    for row in tx.execute(query).all():
         call = CallRecord.from_row(row)
         if call.seen_at is not None and call.seen_at > now - OWNED_FOR:
             return call
-        await interrupt(tx, call.id, now)
+        interrupt(tx, call.id, now)
     return None
 
 
-async def start(tx: Tx, call_id: int, boot_id: str, now: datetime, child_key: str | None = None) -> None:
+def start(tx: Tx, call_id: int, boot_id: str, now: datetime, child_key: str | None = None) -> None:
     """Note that the tool is about to run; from here on an unsafe one is never run again."""
     values = {"state": CallState.STARTED, "boot_id": boot_id, "seen_at": now, "started_at": now, "child_key": child_key}
-    await tx.execute(update(calls).where(calls.c.id == call_id).values(values))
+    tx.execute(update(calls).where(calls.c.id == call_id).values(values))
 
 
-async def seen(tx: Tx, call_id: int, now: datetime) -> None:
-    await tx.execute(update(calls).where(calls.c.id == call_id).values(seen_at=now))
+def seen(tx: Tx, call_id: int, now: datetime) -> None:
+    tx.execute(update(calls).where(calls.c.id == call_id).values(seen_at=now))
 
 
-async def finish(tx: Tx, call_id: int, *, ok: bool, result: str, now: datetime, artifact: str | None = None) -> None:
+def finish(tx: Tx, call_id: int, *, ok: bool, result: str, now: datetime, artifact: str | None = None) -> None:
     """Record how a call ended. A finished result is a fact; the first record stays."""
-    await tx.execute(
+    tx.execute(
         update(calls)
         .where(calls.c.id == call_id, calls.c.state != CallState.FINISHED)
         .values(state=CallState.FINISHED, ok=ok, result=wire_safe(result), artifact=artifact, finished_at=now)
     )
 
 
-async def result_bytes(tx: Tx, record: CallRecord) -> int:
+def result_bytes(tx: Tx, record: CallRecord) -> int:
     """Bytes (about) that the results of the same assistant message take already."""
     same = select(calls.c.message_id).where(calls.c.id == record.id).scalar_subquery()
     query = select(func.coalesce(func.sum(func.length(calls.c.result)), 0)).where(calls.c.message_id == same)
-    return int(await tx.scalar(query) or 0)
+    return int(tx.scalar(query) or 0)
 
 
-async def interrupt(tx: Tx, call_id: int, now: datetime) -> None:
+def interrupt(tx: Tx, call_id: int, now: datetime) -> None:
     """Close a started call whose end nobody saw."""
-    await tx.execute(
+    tx.execute(
         update(calls)
         .where(calls.c.id == call_id, calls.c.state == CallState.STARTED)
         .values(state=CallState.INTERRUPTED, ok=False, result=MAY_HAVE_HAPPENED, finished_at=now)
     )
 
 
-async def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
+def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
     """At start-up: close unsafe calls that a dead boot of this home left started, and plan the others again."""
     dead = and_(
         calls.c.state == CallState.STARTED,
@@ -116,10 +116,10 @@ async def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
         calls.c.boot_id != boot_id,
         calls.c.child_key.is_(None),
     )
-    closed = await tx.execute(
+    closed = tx.execute(
         update(calls)
         .where(dead, or_(calls.c.effect == "unsafe", calls.c.effect.is_(None)))
         .values(state=CallState.INTERRUPTED, ok=False, result=MAY_HAVE_HAPPENED, finished_at=now)
     )
-    await tx.execute(update(calls).where(dead).values(state=CallState.PLANNED))
+    tx.execute(update(calls).where(dead).values(state=CallState.PLANNED))
     return int(closed.rowcount)

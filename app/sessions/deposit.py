@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import and_, or_, select, update
 
-from app.db import Database, Tx, insert_if_absent
+from app.db import Tx, insert_if_absent
 from app.errors import MoabError
 from app.events import MessageReceived, message_event_id, wire_safe
 from app.sessions import session
@@ -27,12 +27,12 @@ class Deposited:
     event_due: bool
 
 
-async def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: str, now: datetime) -> Deposited:
+def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: str, now: datetime) -> Deposited:
     """Store an input under its message key `event_key`; a key that is there already changes nothing."""
-    found = await _find(tx, event_key)
+    found = _find(tx, event_key)
     if found is not None:
         return found
-    session_id = await session.open_session(tx, event.session_key, new_session_id, now)
+    session_id = session.open_session(tx, event.session_key, new_session_id, now)
     row = {
         "session_id": session_id,
         "role": "user",
@@ -48,8 +48,8 @@ async def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session
         "sent_at": event.sent_at,
         "created_at": now,
     }
-    fresh = await insert_if_absent(tx, messages, row)
-    stored = await _find(tx, event_key)
+    fresh = insert_if_absent(tx, messages, row)
+    stored = _find(tx, event_key)
     if stored is None:
         raise MoabError(f"The message {event_key} was neither stored nor there.")
     return replace(stored, fresh=fresh)
@@ -64,47 +64,46 @@ def _about(event: MessageReceived) -> dict[str, Any]:
     return about
 
 
-async def _find(tx: Tx, event_key: str) -> Deposited | None:
+def _find(tx: Tx, event_key: str) -> Deposited | None:
     query = select(messages.c.id, messages.c.session_id, messages.c.event_sent_at).where(
         messages.c.message_key == event_key
     )
-    row = (await tx.execute(query)).first()
+    row = tx.execute(query).first()
     return None if row is None else Deposited(row.id, row.session_id, fresh=False, event_due=row.event_sent_at is None)
 
 
-async def mark_event_sent(database: Database, message_key: str, now: datetime) -> None:
+def mark_event_sent(tx: Tx, message_key: str, now: datetime) -> None:
     """Note that the message's start signal was accepted by the engine."""
-    async with database.write() as tx:
-        await tx.execute(update(messages).where(messages.c.message_key == message_key).values(event_sent_at=now))
+    tx.execute(update(messages).where(messages.c.message_key == message_key).values(event_sent_at=now))
 
 
-async def attach_open(tx: Tx, session_id: str) -> int | None:
+def attach_open(tx: Tx, session_id: str) -> int | None:
     """Put open inputs that are not in the transcript yet at its end, in order; the new head, or None without one."""
-    head: int | None = await tx.scalar(select(sessions.c.head_id).where(sessions.c.id == session_id))
-    waiting = await unattached(tx, session_id)
+    head: int | None = tx.scalar(select(sessions.c.head_id).where(sessions.c.id == session_id))
+    waiting = unattached(tx, session_id)
     for message_id in waiting:
-        await tx.execute(update(messages).where(messages.c.id == message_id).values(parent_id=head, attached=True))
+        tx.execute(update(messages).where(messages.c.id == message_id).values(parent_id=head, attached=True))
         head = message_id
     if waiting:
-        await move_head(tx, session_id, head)
+        move_head(tx, session_id, head)
     return head
 
 
-async def unattached(tx: Tx, session_id: str) -> Sequence[int]:
+def unattached(tx: Tx, session_id: str) -> Sequence[int]:
     """Ids of open inputs that no model has been shown yet."""
     query = (
         select(messages.c.id)
         .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(False))
         .order_by(messages.c.id)
     )
-    return (await tx.scalars(query)).all()
+    return tx.scalars(query).all()
 
 
-async def move_head(tx: Tx, session_id: str, head: int | None) -> None:
-    await tx.execute(update(sessions).where(sessions.c.id == session_id).values(head_id=head))
+def move_head(tx: Tx, session_id: str, head: int | None) -> None:
+    tx.execute(update(sessions).where(sessions.c.id == session_id).values(head_id=head))
 
 
-async def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
+def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
     """Rows (id, message_key, channel, destination, channel_meta) of inputs not answered yet, oldest first."""
     query = (
         select(
@@ -118,20 +117,20 @@ async def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
         .where(messages.c.session_id == session_id, messages.c.state == "open")
         .order_by(messages.c.id)
     )
-    rows: Sequence[Any] = (await tx.execute(query)).all()
+    rows: Sequence[Any] = tx.execute(query).all()
     return rows
 
 
-async def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
+def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
     """Mark the open inputs that were shown to the model as `answered`, `failed` or `stopped` by this turn."""
-    await tx.execute(
+    tx.execute(
         update(messages)
         .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(True))
         .values(state=state, answered_by=run_id)
     )
 
 
-async def place_of(tx: Tx, session_id: str, run_id: str) -> Any | None:
+def place_of(tx: Tx, session_id: str, run_id: str) -> Any | None:
     """(channel, destination) of the newest input that is open and shown, or was answered by this run."""
     query = (
         select(messages.c.channel, messages.c.destination)
@@ -143,10 +142,10 @@ async def place_of(tx: Tx, session_id: str, run_id: str) -> Any | None:
         .order_by(messages.c.id.desc())
         .limit(1)
     )
-    return (await tx.execute(query)).first()
+    return tx.execute(query).first()
 
 
-async def last_place(tx: Tx, session_id: str) -> Any | None:
+def last_place(tx: Tx, session_id: str) -> Any | None:
     """(channel, destination) of the newest input of a session that names one."""
     query = (
         select(messages.c.channel, messages.c.destination)
@@ -154,10 +153,10 @@ async def last_place(tx: Tx, session_id: str) -> Any | None:
         .order_by(messages.c.id.desc())
         .limit(1)
     )
-    return (await tx.execute(query)).first()
+    return tx.execute(query).first()
 
 
-async def wake_next(tx: Tx, session_id: str) -> dict[str, Any] | None:
+def wake_next(tx: Tx, session_id: str) -> dict[str, Any] | None:
     """A fresh start signal for the newest open input of a session, at most MAX_WAKES times each; it does not steer."""
     query = (
         select(messages.c.id, messages.c.message_key, messages.c.event, messages.c.wakes)
@@ -165,9 +164,9 @@ async def wake_next(tx: Tx, session_id: str) -> dict[str, Any] | None:
         .order_by(messages.c.id.desc())
         .limit(1)
     )
-    row = (await tx.execute(query)).first()
+    row = tx.execute(query).first()
     if row is None:
         return None
-    await tx.execute(update(messages).where(messages.c.id == row.id).values(wakes=row.wakes + 1))
+    tx.execute(update(messages).where(messages.c.id == row.id).values(wakes=row.wakes + 1))
     event = MessageReceived.from_data(row.event | {"steers": False, "messageKey": row.message_key})
     return event.to_wire(message_event_id(row.message_key, f"again-{row.wakes + 1}"))

@@ -1,9 +1,11 @@
 """Who holds a session: the claim is a fencing token, the newest run id wins."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.tables import messages, sessions, turns
@@ -28,75 +30,84 @@ class Claim(StrEnum):
     BUSY = "busy"
 
 
-async def find(tx: Tx, key: str) -> str | None:
+def find(tx: Tx, key: str) -> str | None:
     """The id of the open session of `key`."""
-    found: str | None = await tx.scalar(
-        select(sessions.c.id).where(sessions.c.key == key, sessions.c.closed_at.is_(None))
-    )
+    found: str | None = tx.scalar(select(sessions.c.id).where(sessions.c.key == key, sessions.c.closed_at.is_(None)))
     return found
 
 
-async def open_session(tx: Tx, key: str, new_id: str, now: datetime, parent_id: str | None = None) -> str:
+def open_session(tx: Tx, key: str, new_id: str, now: datetime, parent_id: str | None = None) -> str:
     """The id of the open session of `key`; makes one called `new_id` if there is none."""
-    found = await find(tx, key)
+    found = find(tx, key)
     if found is not None:
         return found
     row = {"id": new_id, "key": key, "created_at": now, "parent_id": parent_id}
-    if await insert_if_absent(tx, sessions, row):
+    if insert_if_absent(tx, sessions, row):
         return new_id
-    return await find(tx, key) or new_id  # another process opened it between our look and our insert
+    return find(tx, key) or new_id  # another process opened it between our look and our insert
 
 
-async def claim(tx: Tx, session_id: str, run_id: str, *, boot_id: str, now: datetime, steers: bool = True) -> Claim:
+def claim(
+    tx: Tx,
+    session_id: str,
+    run_id: str,
+    *,
+    boot_id: str,
+    now: datetime,
+    steers: bool = True,
+    doing: Mapping[str, Any] | None = None,
+) -> Claim:
     """Take or keep the session for `run_id`. Older holder: taken; same: kept; newer: the answer says so.
 
-    A run that does not steer takes the session only when no owned turn is live. Renews the turn's `seen_at`.
+    A run that does not steer takes the session only when no owned turn is live. Keeping it renews the turn's
+    `seen_at` and notes what the turn is `doing` (columns activity, tool, iteration).
     """
-    query = select(sessions.c.holder, sessions.c.closed_at).where(sessions.c.id == session_id).with_for_update()
-    holder, closed_at = (await tx.execute(query)).one()
-    if closed_at is not None or holder == run_id + STOPPED:
-        await _end_turn(tx, run_id, "stopped", now)
+    mine = and_(turns.c.run_id == run_id, turns.c.session_id == sessions.c.id)
+    query = (
+        select(sessions.c.holder, sessions.c.closed_at, turns)
+        .select_from(sessions.outerjoin(turns, mine))
+        .where(sessions.c.id == session_id)
+        .with_for_update(of=sessions)
+    )
+    row = tx.execute(query).one()
+    if row.closed_at is not None or row.holder == run_id + STOPPED:
+        _end_turn(tx, run_id, "stopped", now)
         return Claim.STOPPED
-    if holder > run_id:
-        await _end_turn(tx, run_id, "superseded", now)
+    if row.holder > run_id:
+        _end_turn(tx, run_id, "superseded", now)
         return Claim.SUPERSEDED
-    if holder == run_id:
-        return await _keep(tx, run_id, boot_id, now)
-    if not steers and await is_live(tx, holder, now):
+    if row.holder == run_id:
+        return _keep(tx, row, boot_id, now, doing or {})
+    if not steers and is_live(tx, row.holder, now):
         return Claim.BUSY
-    await tx.execute(update(sessions).where(sessions.c.id == session_id).values(holder=run_id))
-    await _end_turn(tx, holder, "superseded", now)
+    tx.execute(update(sessions).where(sessions.c.id == session_id).values(holder=run_id))
+    _end_turn(tx, row.holder, "superseded", now)
     return Claim.HELD
 
 
-async def _keep(tx: Tx, run_id: str, boot_id: str, now: datetime) -> Claim:
-    query = select(turns.c.boot_id, turns.c.seen_at, turns.c.waiting_until, turns.c.state).where(
-        turns.c.run_id == run_id
-    )
-    turn = (await tx.execute(query)).first()
-    if turn is None:
+def _keep(tx: Tx, turn: Any, boot_id: str, now: datetime, doing: Mapping[str, Any]) -> Claim:
+    if turn.run_id is None:
         return Claim.HELD
     last_seen = max(t for t in (moment(turn.seen_at), moment(turn.waiting_until)) if t is not None)
     if turn.state == "live" and turn.boot_id != boot_id and last_seen < now - STALE_AFTER:
         return Claim.STALE
-    await tx.execute(
-        update(turns).where(turns.c.run_id == run_id).values(seen_at=now, boot_id=boot_id, waiting_until=None)
-    )
+    seen = {"seen_at": now, "boot_id": boot_id, "waiting_until": None}
+    tx.execute(update(turns).where(turns.c.run_id == turn.run_id).values(seen | dict(doing)))
     return Claim.HELD
 
 
-async def _end_turn(tx: Tx, run_id: str, state: str, now: datetime) -> None:
-    await tx.execute(
+def _end_turn(tx: Tx, run_id: str, state: str, now: datetime) -> None:
+    tx.execute(
         update(turns)
         .where(turns.c.run_id == run_id.removesuffix(STOPPED), turns.c.state == "live")
         .values(state=state, ended_at=now, settled_at=now)
     )
 
 
-async def is_live(tx: Tx, run_id: str, now: datetime) -> bool:
+def is_live(tx: Tx, run_id: str, now: datetime) -> bool:
     """Whether the turn is live and owned: seen within the last minute, or in a durable wait."""
     query = select(turns.c.state, turns.c.seen_at, turns.c.waiting_until).where(turns.c.run_id == run_id)
-    turn = (await tx.execute(query)).first()
+    turn = tx.execute(query).first()
     if turn is None or turn.state != "live":
         return False
     waiting = moment(turn.waiting_until)
@@ -104,28 +115,28 @@ async def is_live(tx: Tx, run_id: str, now: datetime) -> bool:
     return (waiting is not None and waiting > now) or (seen is not None and seen > now - OWNED_FOR)
 
 
-async def stop(tx: Tx, session_id: str, now: datetime) -> str | None:
+def stop(tx: Tx, session_id: str, now: datetime) -> str | None:
     """Take the session away from whoever holds it and close its open messages; the run id of the stopped turn."""
-    holder = await tx.scalar(select(sessions.c.holder).where(sessions.c.id == session_id).with_for_update())
-    live: str | None = await tx.scalar(
+    holder = tx.scalar(select(sessions.c.holder).where(sessions.c.id == session_id).with_for_update())
+    live: str | None = tx.scalar(
         select(turns.c.run_id)
         .where(turns.c.session_id == session_id, turns.c.state == "live")
         .order_by(turns.c.run_id.desc())
     )
     if holder and not holder.endswith(STOPPED):
-        await tx.execute(update(sessions).where(sessions.c.id == session_id).values(holder=holder + STOPPED))
+        tx.execute(update(sessions).where(sessions.c.id == session_id).values(holder=holder + STOPPED))
     if live:
-        await _end_turn(tx, live, "stopped", now)
-    await tx.execute(
+        _end_turn(tx, live, "stopped", now)
+    tx.execute(
         update(messages).where(messages.c.session_id == session_id, messages.c.state == "open").values(state="stopped")
     )
     return live
 
 
-async def close(tx: Tx, session_id: str, now: datetime) -> None:
+def close(tx: Tx, session_id: str, now: datetime) -> None:
     """End a session; the next message of its key opens a fresh one, late results stay here."""
-    await tx.execute(update(sessions).where(sessions.c.id == session_id).values(closed_at=now))
+    tx.execute(update(sessions).where(sessions.c.id == session_id).values(closed_at=now))
 
 
-async def count_messages(tx: Tx, session_id: str) -> int:
-    return await tx.scalar(select(func.count()).select_from(messages).where(messages.c.session_id == session_id)) or 0
+def count_messages(tx: Tx, session_id: str) -> int:
+    return tx.scalar(select(func.count()).select_from(messages).where(messages.c.session_id == session_id)) or 0

@@ -9,7 +9,7 @@ from sqlalchemy import insert, literal, select, update
 
 from app.db import Tx, moment
 from app.events import wire_safe
-from app.sessions import deposit
+from app.sessions import deposit, session
 from app.sessions.calls import CallRecord, CallState
 from app.tables import calls, messages
 
@@ -41,14 +41,14 @@ class NewCall:
     effect: str
 
 
-async def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
+def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
     """The chain that ends at `head`, oldest first, at most WINDOW messages.
 
     Ids say nothing about the order: a message that came in while the model thought is older than the answer
     and stands behind it.
     """
-    rows = (await tx.execute(_chain(head))).all()
-    by_message = await _calls_since(tx, session_id, min((row.id for row in rows), default=0))
+    rows = (tx.execute(_chain(head))).all()
+    by_message = _calls_since(tx, session_id, min((row.id for row in rows), default=0))
     return [
         Entry(
             id=row.id,
@@ -73,26 +73,26 @@ def _chain(head: int | None) -> Any:
     return select(messages).join(chain, messages.c.id == chain.c.id).order_by(chain.c.depth.desc())
 
 
-async def _calls_since(tx: Tx, session_id: str, first_message: int) -> dict[int, list[CallRecord]]:
+def _calls_since(tx: Tx, session_id: str, first_message: int) -> dict[int, list[CallRecord]]:
     query = (
         select(calls)
         .where(calls.c.session_id == session_id, calls.c.message_id >= first_message)
         .order_by(calls.c.message_id, calls.c.position)
     )
     found: dict[int, list[CallRecord]] = {}
-    for row in (await tx.execute(query)).all():
+    for row in tx.execute(query).all():
         found.setdefault(row.message_id, []).append(CallRecord.from_row(row))
     return found
 
 
-async def find_step(tx: Tx, run_id: str, step_key: str) -> int | None:
+def find_step(tx: Tx, run_id: str, step_key: str) -> int | None:
     """The id of the assistant message that this step recorded, if it did."""
     query = select(messages.c.id).where(messages.c.run_id == run_id, messages.c.step_key == step_key)
-    found: int | None = await tx.scalar(query)
+    found: int | None = tx.scalar(query)
     return found
 
 
-async def record_assistant(
+def record_assistant(
     tx: Tx,
     session_id: str,
     *,
@@ -116,9 +116,9 @@ async def record_assistant(
         "step_key": step_key,
         "created_at": now,
     }
-    message_id: int = (await tx.execute(insert(messages).values(row).returning(messages.c.id))).scalar_one()
+    message_id: int = (tx.execute(insert(messages).values(row).returning(messages.c.id))).scalar_one()
     if new_calls:
-        await tx.execute(
+        tx.execute(
             insert(calls),
             [
                 {
@@ -136,27 +136,27 @@ async def record_assistant(
                 for position, call in enumerate(new_calls)
             ],
         )
-    await deposit.move_head(tx, session_id, message_id)
+    deposit.move_head(tx, session_id, message_id)
     return message_id
 
 
-async def text_of(tx: Tx, message_id: int) -> str:
-    return await tx.scalar(select(messages.c.text).where(messages.c.id == message_id)) or ""
+def text_of(tx: Tx, message_id: int) -> str:
+    return tx.scalar(select(messages.c.text).where(messages.c.id == message_id)) or ""
 
 
-async def mark_draft(tx: Tx, message_id: int) -> None:
+def mark_draft(tx: Tx, message_id: int) -> None:
     """Note that an answer was not sent because something newer came in; the model is told so."""
-    data = await tx.scalar(select(messages.c.data).where(messages.c.id == message_id)) or {}
-    await tx.execute(update(messages).where(messages.c.id == message_id).values(data=data | {"draft": True}))
+    data = tx.scalar(select(messages.c.data).where(messages.c.id == message_id)) or {}
+    tx.execute(update(messages).where(messages.c.id == message_id).values(data=data | {"draft": True}))
 
 
-async def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str]]:
+def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str]]:
     """(step key, tool name) of the calls of one assistant message, in order."""
     query = select(calls.c.step_key, calls.c.name).where(calls.c.message_id == message_id).order_by(calls.c.position)
-    return [(row.step_key, row.name) for row in (await tx.execute(query)).all()]
+    return [(row.step_key, row.name) for row in tx.execute(query).all()]
 
 
-async def recent(tx: Tx, session_id: str, limit: int) -> list[tuple[str, str, datetime]]:
+def recent(tx: Tx, session_id: str, limit: int) -> list[tuple[str, str, datetime]]:
     """The newest (role, text, time) of a session, oldest first, without empty texts; for showing to people."""
     query = (
         select(messages.c.role, messages.c.text, messages.c.created_at)
@@ -164,5 +164,11 @@ async def recent(tx: Tx, session_id: str, limit: int) -> list[tuple[str, str, da
         .order_by(messages.c.id.desc())
         .limit(limit)
     )
-    rows = (await tx.execute(query)).all()
+    rows = tx.execute(query).all()
     return [(row.role, row.text, moment(row.created_at) or row.created_at) for row in reversed(rows)]
+
+
+def of_key(tx: Tx, session_key: str, limit: int) -> list[tuple[str, str, datetime]]:
+    """`recent` of the open session of a key; empty if there is none."""
+    session_id = session.find(tx, session_key)
+    return recent(tx, session_id, limit) if session_id else []

@@ -9,7 +9,7 @@ from app.db import Tx
 from app.tables import messages, sessions, turns
 
 
-async def start(
+def start(
     tx: Tx,
     run_id: str,
     session_id: str,
@@ -21,7 +21,7 @@ async def start(
     now: datetime,
 ) -> None:
     """Write the turn's row; one that is there already stays as it is."""
-    if await find(tx, run_id) is not None:
+    if find(tx, run_id) is not None:
         return
     row = {
         "run_id": run_id,
@@ -34,57 +34,55 @@ async def start(
         "seen_at": now,
         "started_at": now,
     }
-    await tx.execute(insert(turns).values(row))
+    tx.execute(insert(turns).values(row))
 
 
-async def find(tx: Tx, run_id: str) -> Any | None:
+def find(tx: Tx, run_id: str) -> Any | None:
     """The row of a turn, or None."""
-    return (await tx.execute(select(turns).where(turns.c.run_id == run_id))).first()
+    return (tx.execute(select(turns).where(turns.c.run_id == run_id))).first()
 
 
-async def newest(tx: Tx, session_id: str) -> Any | None:
+def newest(tx: Tx, session_id: str) -> Any | None:
     query = select(turns).where(turns.c.session_id == session_id).order_by(turns.c.run_id.desc()).limit(1)
-    return (await tx.execute(query)).first()
+    return tx.execute(query).first()
 
 
-async def note_activity(
-    tx: Tx, run_id: str, activity: str, *, tool: str | None = None, iteration: int | None = None
-) -> None:
+def note_activity(tx: Tx, run_id: str, activity: str, *, tool: str | None = None, iteration: int | None = None) -> None:
     values: dict[str, Any] = {"activity": activity, "tool": tool}
     if iteration is not None:
         values["iteration"] = iteration
-    await tx.execute(update(turns).where(turns.c.run_id == run_id).values(values))
+    tx.execute(update(turns).where(turns.c.run_id == run_id).values(values))
 
 
-async def wait_until(tx: Tx, run_id: str, until: datetime) -> None:
+def wait_until(tx: Tx, run_id: str, until: datetime) -> None:
     """Say that the turn sleeps durably until then: it stays owned although nobody touches it."""
     values = {"waiting_until": until, "activity": "waiting", "tool": None}
-    await tx.execute(update(turns).where(turns.c.run_id == run_id).values(values))
+    tx.execute(update(turns).where(turns.c.run_id == run_id).values(values))
 
 
-async def end(tx: Tx, run_id: str, state: str, now: datetime, error: str | None = None) -> None:
-    await tx.execute(update(turns).where(turns.c.run_id == run_id).values(state=state, ended_at=now, error=error))
+def end(tx: Tx, run_id: str, state: str, now: datetime, error: str | None = None) -> None:
+    tx.execute(update(turns).where(turns.c.run_id == run_id).values(state=state, ended_at=now, error=error))
 
 
-async def count_announcement(tx: Tx, run_id: str) -> int:
+def count_announcement(tx: Tx, run_id: str) -> int:
     """A fresh number for the next `agent.reply.ready` of this turn: a repeated event id would start nothing."""
     query = update(turns).where(turns.c.run_id == run_id).values(replies_sent=turns.c.replies_sent + 1)
-    count: int = (await tx.execute(query.returning(turns.c.replies_sent))).scalar_one()
+    count: int = (tx.execute(query.returning(turns.c.replies_sent))).scalar_one()
     return count
 
 
-async def settle(tx: Tx, run_id: str, now: datetime) -> None:
+def settle(tx: Tx, run_id: str, now: datetime) -> None:
     """Note that what follows a turn is done."""
-    await tx.execute(update(turns).where(turns.c.run_id == run_id, turns.c.settled_at.is_(None)).values(settled_at=now))
+    tx.execute(update(turns).where(turns.c.run_id == run_id, turns.c.settled_at.is_(None)).values(settled_at=now))
 
 
-async def for_message(tx: Tx, message_key: str) -> Any | None:
+def for_message(tx: Tx, message_key: str) -> Any | None:
     """(state, answered_by, session_id) of a message, or None."""
     query = select(messages.c.state, messages.c.answered_by, messages.c.session_id).where(
         messages.c.message_key == message_key
     )
-    return (await tx.execute(query)).first()
+    return tx.execute(query).first()
 
 
-async def holder(tx: Tx, session_id: str) -> str:
-    return await tx.scalar(select(sessions.c.holder).where(sessions.c.id == session_id)) or ""
+def holder(tx: Tx, session_id: str) -> str:
+    return tx.scalar(select(sessions.c.holder).where(sessions.c.id == session_id)) or ""

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 
 from app.agent.harness import Harness
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
-from app.sessions import session, transcript
+from app.sessions import transcript
 from app.web.feed import feed
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -45,9 +45,7 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
 
     @router.get("/api/sessions/{key}/messages")
     async def session_messages(key: str, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
-        async with harness.db.read() as tx:
-            session_id = await session.find(tx, key)
-            lines = await transcript.recent(tx, session_id, limit) if session_id else []
+        lines = await harness.db.read(transcript.of_key, key, limit)
         return {"messages": [{"role": role, "text": text, "at": at.isoformat()} for role, text, at in lines]}
 
     @router.get("/api/runs")

@@ -22,8 +22,7 @@ async def feed(harness: Harness, session_key: str, after: int, wait_s: float) ->
     deadline = harness.clock.now().timestamp() + wait_s
     first: dict[str, Any] | None = None
     while True:
-        async with harness.db.read() as tx:
-            found = await _feed(tx, session_key, after)
+        found = await harness.db.read(_feed, session_key, after)
         first = first or found
         left = deadline - harness.clock.now().timestamp()
         if found["items"] or left <= 0 or found["activity"] != first["activity"] or found["open"] != first["open"]:
@@ -33,57 +32,56 @@ async def feed(harness: Harness, session_key: str, after: int, wait_s: float) ->
         await harness.notifier.wait(session_key, min(left, LOOK_AT_LEAST_EVERY_S))
 
 
-async def _feed(tx: Tx, session_key: str, after: int) -> dict[str, Any]:
-    ids = await _sessions(tx, session_key)
-    newest = await tx.scalar(select(func.max(deliveries.c.id)).where(deliveries.c.session_id.in_(ids))) or 0
-    rows = await outbox.since(tx, ids, after) if after >= 0 else []
+def _feed(tx: Tx, session_key: str, after: int) -> dict[str, Any]:
+    ids = _sessions(tx, session_key)
+    newest = tx.scalar(select(func.max(deliveries.c.id)).where(deliveries.c.session_id.in_(ids))) or 0
+    rows = outbox.since(tx, ids, after) if after >= 0 else []
     items = [{"id": row.id, "kind": row.kind, "text": row.text, "turnId": row.run_id} for row in rows]
-    pending = await _count(tx, deliveries, deliveries.c.state.in_(("pending", "sending")), ids)
-    unanswered = await _count(tx, messages, messages.c.state == "open", ids)
+    pending = _count(tx, deliveries, deliveries.c.state.in_(("pending", "sending")), ids)
+    unanswered = _count(tx, messages, messages.c.state == "open", ids)
     cursor = max([row.id for row in rows], default=after) if after >= 0 else newest
     return {
         "cursor": cursor,
         "items": items,
-        "activity": await _activity(tx, ids),
+        "activity": _activity(tx, ids),
         "open": unanswered,
-        "settled": not (pending or unanswered) and not await _unsettled(tx, ids),
+        "settled": not (pending or unanswered) and not _unsettled(tx, ids),
     }
 
 
-async def _sessions(tx: Tx, session_key: str) -> Sequence[str]:
-    return (await tx.scalars(select(sessions.c.id).where(sessions.c.key == session_key))).all()
+def _sessions(tx: Tx, session_key: str) -> Sequence[str]:
+    return (tx.scalars(select(sessions.c.id).where(sessions.c.key == session_key))).all()
 
 
-async def _count(tx: Tx, table: Any, condition: Any, ids: Sequence[str]) -> int:
+def _count(tx: Tx, table: Any, condition: Any, ids: Sequence[str]) -> int:
     query = select(func.count()).select_from(table).where(condition, table.c.session_id.in_(ids))
-    return await tx.scalar(query) or 0
+    return tx.scalar(query) or 0
 
 
-async def _activity(tx: Tx, ids: Sequence[str]) -> dict[str, Any]:
+def _activity(tx: Tx, ids: Sequence[str]) -> dict[str, Any]:
     query = (
         select(turn_rows.c.activity, turn_rows.c.tool, turn_rows.c.iteration)
         .where(turn_rows.c.session_id.in_(ids), turn_rows.c.state == "live")
         .order_by(turn_rows.c.run_id.desc())
         .limit(1)
     )
-    row = (await tx.execute(query)).first()
+    row = (tx.execute(query)).first()
     if row is None:
         return {"state": "idle", "tool": None, "iteration": 0}
     return {"state": row.activity, "tool": row.tool, "iteration": row.iteration}
 
 
-async def _unsettled(tx: Tx, ids: Sequence[str]) -> bool:
+def _unsettled(tx: Tx, ids: Sequence[str]) -> bool:
     query = select(turn_rows.c.run_id).where(turn_rows.c.session_id.in_(ids), turn_rows.c.settled_at.is_(None)).limit(1)
-    return await tx.scalar(query) is not None
+    return tx.scalar(query) is not None
 
 
 async def wait_for_answer(harness: Harness, event: MessageReceived | CommandReceived, wait_s: float) -> dict[str, Any]:
     """The answer to one input within `wait_s` seconds: status answered, failed or stopped with `reply`, or pending."""
     deadline = harness.clock.now().timestamp() + wait_s
     while True:
-        async with harness.db.read() as tx:
-            is_command = isinstance(event, CommandReceived)
-            answer = await (_command_answer(tx, event) if is_command else _answer(tx, event.message_key or ""))
+        look = _command_answer if isinstance(event, CommandReceived) else _answer
+        answer = await harness.db.read(look, event.message_key or "")
         if answer is not None:
             return answer
         left = deadline - harness.clock.now().timestamp()
@@ -92,14 +90,14 @@ async def wait_for_answer(harness: Harness, event: MessageReceived | CommandRece
         await harness.notifier.wait(event.session_key, min(left, LOOK_AT_LEAST_EVERY_S))
 
 
-async def _command_answer(tx: Tx, event: Any) -> dict[str, Any] | None:
-    query = select(deliveries.c.text).where(deliveries.c.key == f"{event.message_key}/command/0")
-    text = await tx.scalar(query)
+def _command_answer(tx: Tx, message_key: str) -> dict[str, Any] | None:
+    query = select(deliveries.c.text).where(deliveries.c.key == f"{message_key}/command/0")
+    text = tx.scalar(query)
     return None if text is None else {"status": "answered", "turnId": None, "reply": text}
 
 
-async def _answer(tx: Tx, message_key: str) -> dict[str, Any] | None:
-    row = await turns.for_message(tx, message_key)
+def _answer(tx: Tx, message_key: str) -> dict[str, Any] | None:
+    row = turns.for_message(tx, message_key)
     if row is None or row.state not in FINAL:
         return None
     query = (
@@ -108,5 +106,5 @@ async def _answer(tx: Tx, message_key: str) -> dict[str, Any] | None:
         .order_by(deliveries.c.id)
         .limit(1)
     )
-    text = await tx.scalar(query) if row.answered_by else None
+    text = tx.scalar(query) if row.answered_by else None
     return {"status": FINAL[row.state], "turnId": row.answered_by, "reply": text}
