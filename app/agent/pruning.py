@@ -60,6 +60,7 @@ def shrink(messages: Sequence[Message], level: int) -> list[Message]:
     """Less and less of a context the model refused as too long; the newest user message always stays.
 
     Level 1 clears every old result, 2 also trims the newest results, 3 and over drop the older half each time.
+    A call and its results go together.
     """
     if level <= 0:
         return list(messages)
@@ -73,13 +74,16 @@ def shrink(messages: Sequence[Message], level: int) -> list[Message]:
 
 
 def _drop_older_half(messages: list[Message]) -> list[Message]:
+    """Cut where a user speaks; in a long turn behind the newest user message, where an assistant does."""
     system = [m for m in messages if m["role"] == "system"]
     rest = [m for m in messages if m["role"] != "system"]
-    users = [i for i, m in enumerate(rest) if m["role"] == "user"]
-    if not users:
+    newest = max((i for i, m in enumerate(rest) if m["role"] == "user"), default=None)
+    if newest is None:
         return messages
-    later = [i for i in users if i >= len(rest) // 2]
-    start = later[0] if later else users[-1]
-    if start == 0:
-        return messages
-    return system + rest[start:]
+    middle = len(rest) // 2
+    if newest >= middle:
+        start = next(i for i in range(middle, len(rest)) if rest[i]["role"] == "user")
+        return system + rest[start:]
+    turns = [i for i, m in enumerate(rest) if m["role"] == "assistant" and i > newest]
+    start = next((i for i in turns if i >= middle), turns[-1])
+    return [*system, rest[newest], *rest[start:]]
