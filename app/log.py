@@ -15,7 +15,7 @@ SECRETS = (
     ),
     re.compile(r"(/e/)[\w-]{8,}"),
 )
-QUIET = ("httpx", "httpx2", "httpcore", "inngest", "LiteLLM", "litellm", "alembic", "sqlalchemy", "uvicorn.access")
+QUIET = ("httpx", "httpx2", "httpcore", "inngest", "LiteLLM", "litellm", "alembic", "sqlalchemy", "uvicorn")
 
 
 def redacted(text: str) -> str:
