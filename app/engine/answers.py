@@ -128,6 +128,8 @@ class Answers:
             change.attempt_failed(run, item.id, job.attempt, started_ms, to_json(item.error))
         else:
             memo = to_json({"data": item.data})
+        for other in [other for other in run.jobs.values() if other.step_id == item.id]:
+            change.job_done(other)  # planned as well by a racing branch: it must not run twice
         if self._fits(change, run, memo, f"The output of step '{item.label}'"):
             self._steps.finish(change, run, step, memo, failed=failed, attempt=job.attempt, started_ms=started_ms)
 

@@ -42,6 +42,10 @@ class Ending:
         run.ended = True
         for job in run.jobs.values():
             job.dropped = True
+        timers = [job.timer for job in run.jobs.values()] + [step.timer for step in run.open.values()]
+        for timer in timers:
+            if timer is not None:
+                timer.cancel()
         run.jobs.clear()
         self._live.remove(run)
         if run.open:

@@ -83,18 +83,20 @@ class Engine:
         try:
             self._store = Store(self._path)
             stored = await self._store.open(self.now_ms())
+            self._broken = False
+            self._wire(stored)
+            await self._resume(stored)
         except BaseException:
+            await self._store.close()
             self._lock.release()
             raise
-        self._wire(stored)
-        self._running, self._broken = True, False
+        self._running = True
+        self._scheduler.start()
+        self._scheduler.at(self.now_ms() + _PRUNE_EVERY_MS, self._prune_soon)
         log.info(
             "The engine runs on %s (SQLite %s) with %d open runs, of which %d were interrupted in a call.",
             self._path, sqlite3.sqlite_version, len(stored.live.runs), len(stored.interrupted),
         )  # fmt: skip
-        await self._resume(stored)
-        self._scheduler.start()
-        self._scheduler.at(self.now_ms() + _PRUNE_EVERY_MS, self._prune_soon)
 
     async def stop(self, grace_s: float = 10.0) -> None:
         """No new calls; those in flight get `grace_s` seconds, then they are cancelled and made again at the next
@@ -323,7 +325,17 @@ class Engine:
         for job in change.ready:
             self._executor.release(job)
         for due_ms, thing in change.timed:
-            self._scheduler.at(due_ms, partial(self._due, due_ms, thing))
+            self._arm(due_ms, thing)
+
+    def _arm(self, due_ms: int, thing: "Job | tuple[Run, Step]") -> None:
+        """Plan a call, or the moment of a step, unless it was overtaken while it was written."""
+        if isinstance(thing, Job):
+            if not thing.dropped:
+                thing.timer = self._scheduler.at(due_ms, partial(self._due, due_ms, thing))
+            return
+        run, step = thing
+        if not run.ended and run.open.get(step.id) is step:
+            step.timer = self._scheduler.at(due_ms, partial(self._due, due_ms, thing))
 
     def _commit_soon(self, change: Change) -> None:
         self._spawn(self._commit(change))

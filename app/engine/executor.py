@@ -18,6 +18,8 @@ from app.engine.transport import Transport
 from app.engine.wire import Failure, Outcome, read_answer, request
 
 log = logging.getLogger("moab.engine")
+#: How long a call in flight may take to notice that it is cancelled (real time: it is code that misbehaves).
+_CANCEL_WAIT_S = 5.0
 
 
 class Executor:
@@ -26,7 +28,7 @@ class Executor:
     def __init__(
         self, *, registry: Registry, answers: Answers, intake: Intake, ulids: Ulids, now_ms: Callable[[], int],
         commit: Callable[[Change], Awaitable[None]], load_memos: Callable[[Run], Awaitable[Memos]],
-        at: Callable[[int, Callable[[], None]], None], on_quiet: Callable[[], None], deadline_ms: int, max_calls: int,
+        at: Callable[[int, Callable[[], None]], object], on_quiet: Callable[[], None], deadline_ms: int, max_calls: int,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._answers = answers
@@ -84,7 +86,10 @@ class Executor:
         for task, job in self._calls.items():
             if not job.dropped:  # one whose answer is being written needs no more than a moment
                 task.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        if self._calls:
+            _, stuck = await asyncio.wait(self._calls, timeout=_CANCEL_WAIT_S)
+            if stuck:
+                log.error("%d calls cannot be cancelled; the engine stops without them.", len(stuck))
         return unfinished
 
     def leftover(self) -> list[Job]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.engine.scheduler import Timer
+
 #: The step id of a call that goes on from where the memos end.
 DISCOVERY: Final = "step"
 SCHEDULED, RUNNING = "Scheduled", "Running"
@@ -62,6 +64,7 @@ class Step:
     target: str | None = None
     opts: str | None = None
     due_ms: int | None = None
+    timer: Timer | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +79,7 @@ class Job:
     parallel: bool = False
     claimed: bool = False
     dropped: bool = False
+    timer: Timer | None = None
 
 
 class Memos:

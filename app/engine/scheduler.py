@@ -12,6 +12,24 @@ from app.engine.clock import Clock, to_ms
 log = logging.getLogger("moab.engine")
 #: The wall clock may jump (a suspended machine): with something due later, look at it at least this often.
 MAX_SLEEP_S = 60.0
+_COMPACT_FROM = 100
+
+
+class Timer:
+    """One planned action. Cancelling lets go of everything the action refers to."""
+
+    __slots__ = ("_scheduler", "action", "due_ms")
+
+    def __init__(self, scheduler: "Scheduler", due_ms: int, action: Callable[[], None]) -> None:
+        self._scheduler = scheduler
+        self.due_ms = due_ms
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Do nothing when the moment comes; harmless after it came."""
+        if self.action is not None:
+            self.action = None
+            self._scheduler.forget()
 
 
 class Scheduler:
@@ -19,16 +37,30 @@ class Scheduler:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._cancelled = 0
         self._order = itertools.count()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def at(self, due_ms: int, action: Callable[[], None]) -> None:
+    def at(self, due_ms: int, action: Callable[[], None]) -> Timer:
         """Do `action` at `due_ms` or as soon after it as possible."""
-        heapq.heappush(self._heap, (due_ms, next(self._order), action))
-        if self._heap[0][0] == due_ms:
+        timer = Timer(self, due_ms, action)
+        heapq.heappush(self._heap, (due_ms, next(self._order), timer))
+        if self._heap[0][2] is timer:
             self._wake.set()
+        return timer
+
+    def forget(self) -> None:
+        """A timer was cancelled: once most are, the heap is built anew, so that long time-outs do not pile up."""
+        self._cancelled += 1
+        if self._cancelled > _COMPACT_FROM and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].action is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="engine-scheduler")
@@ -44,7 +76,11 @@ class Scheduler:
         """Do everything that is due now; returns whether there was anything."""
         now_ms, fired = to_ms(self._clock.now()), False
         while self._heap and self._heap[0][0] <= now_ms:
-            action = heapq.heappop(self._heap)[2]
+            timer = heapq.heappop(self._heap)[2]
+            action, timer.action = timer.action, None
+            if action is None:
+                self._cancelled -= 1
+                continue
             fired = True
             try:
                 action()

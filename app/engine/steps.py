@@ -28,6 +28,8 @@ class Steps:
     ) -> None:  # fmt: skip
         """Memoize a result. The memo is JSON exactly as calls carry it: `{"data": ..}`, `{"error": ..}` or raw."""
         run.open.pop(step.id, None)
+        if step.timer is not None:
+            step.timer.cancel()
         self._live.stop_waiting(run, step)
         run.finished_steps += 1
         if run.memos is not None:

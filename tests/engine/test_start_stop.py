@@ -285,3 +285,32 @@ async def test_the_idle_engine_asks_the_clock_for_nothing(tmp_path: Path) -> Non
     await engine.stop()
 
     assert len(sleeps) <= 1
+
+
+async def test_long_timeouts_do_not_pile_up(tmp_path: Path) -> None:
+    def waits(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+        @client.create_function(fn_id="waits", trigger=_GO)
+        async def waits(ctx: inngest.Context) -> None:
+            await ctx.step.wait_for_event("w", event="answer", timeout=timedelta(days=365))
+
+        return [waits]
+
+    async with running(tmp_path / "engine.db", waits) as lab:
+        for _ in range(5):
+            await lab.engine.send([{"name": "go"}] * 100)
+            await lab.engine.idle()
+            await lab.send("answer")
+
+        assert len(await lab.engine.runs(status="Completed", limit=1000)) == 500
+        assert len(lab.engine._scheduler) < 250
+
+
+async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "engine.db").write_text("this is no database, and long enough to be looked at" * 100)
+    engine = Engine(tmp_path / "engine.db", ManualClock(), EVENT_KEY)
+
+    with pytest.raises(StoreFailed, match=r"Cannot open .*engine\.db"):
+        await engine.start()
+    (tmp_path / "engine.db").unlink()
+    await engine.start()
+    await engine.stop()
