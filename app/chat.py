@@ -14,9 +14,8 @@ from app.client import Answer, Feed, FeedItem, ServiceClient
 from app.errors import MoabError, ServiceUnavailable
 
 ANSWER_WAIT_S = 60.0
-IDLE_POLL_S = 2.0
-BUSY_POLL_S = 1.0
-"""Short while a turn runs: a change of activity between two polls shows after this time at the latest."""
+POLL_S = 1.0
+"""How long one look at the feed lasts; short, because a service that ends waits for the looks in flight."""
 RECONNECT_S = 1.0
 RECONNECT_TRIES = 5
 STOP_WITHIN_S = 10.0
@@ -75,7 +74,7 @@ class Conversation:
         lost = False
         while True:
             try:
-                await self._look(BUSY_POLL_S if self.state.is_busy else IDLE_POLL_S)
+                await self._look(POLL_S)
                 lost = False
             except MoabError as error:
                 if not lost:
@@ -125,7 +124,7 @@ class Conversation:
         with contextlib.suppress(TimeoutError, ServiceUnavailable):
             async with asyncio.timeout(SETTLE_WITHIN_S):
                 while not (await self.client.feed(self.key, after=self.state.cursor, wait=wait)).settled:
-                    wait = BUSY_POLL_S
+                    wait = POLL_S
                 return True
         return False
 

@@ -5,8 +5,10 @@
 import asyncio
 import contextlib
 import importlib.metadata
+import io
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,7 +128,7 @@ def turn(as_json: AsJson = False) -> None:
 async def _chat(settings: "Settings", session: str) -> int:
     from app.chat import chat_in_pipe, session_key
 
-    at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    at_terminal = os.isatty(0) and os.isatty(1)
     async with _service(settings, start=True) as (client, is_ours):
         if not at_terminal:
             return await chat_in_pipe(client, session_key(session), sys.stdout, sys.stderr)
@@ -224,6 +226,9 @@ def _json(found: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Entry point: what went wrong is one sentence on stderr; exit code 2 if it lies in the settings, else 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an answer may hold what this terminal cannot show
     try:
         app()
     except MoabError as error:

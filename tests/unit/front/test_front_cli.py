@@ -133,6 +133,19 @@ def test_chat_says_once_how_small_the_local_model_is(moab: Moab, service: FakeSe
     assert said.count("\n") == 1 and "tiny" in said and "AGENT_MODEL" in said
 
 
+def test_a_fault_of_ours_is_a_sentence_and_no_traceback(moab_env: dict[str, str]) -> None:
+    code = "import sys, app.cli as c; c._settings = lambda: 1 / 0; sys.argv = ['moab', 'model']; c.main()"
+    done = subprocess.run([sys.executable, "-c", code], env=moab_env, capture_output=True, text=True)
+    assert done.returncode == 1 and "ZeroDivisionError: division by zero" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_that_cannot_show_an_answer_shows_the_rest(moab: Moab, service: FakeService) -> None:
+    service.script["hello"] = "caf\u00e9 \u4f60"
+    done = moab("send", "hello", "--wait", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stdout) == (0, "caf? ?\n")
+
+
 def test_the_token_of_the_settings_is_sent(moab: Moab, service: FakeService, tmp_path: Path) -> None:
     moab("send", "hello", MOAB_API_TOKEN="sesame")
     assert all(headers["Authorization"] == "Bearer sesame" for _, headers in service.requests)

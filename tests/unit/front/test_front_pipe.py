@@ -79,7 +79,7 @@ async def test_commands_go_to_the_service_and_quit_and_help_do_not(
 async def test_it_leaves_only_when_the_work_after_the_turn_is_done(
     client: ServiceClient, service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat, "BUSY_POLL_S", 0.01)
+    monkeypatch.setattr(chat, "POLL_S", 0.01)
     service.unsettled_looks = 5
     assert (await talk(client, "hello\n", tmp_path))[0] == 0
     assert service.unsettled_looks == 0
@@ -89,7 +89,7 @@ async def test_it_does_not_wait_for_ever_for_that_work(
     client: ServiceClient, service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat, "SETTLE_WITHIN_S", 0.05)
-    monkeypatch.setattr(chat, "BUSY_POLL_S", 0.01)
+    monkeypatch.setattr(chat, "POLL_S", 0.01)
     service.unsettled_looks = 10**9
     code, _, err = await talk(client, "hello\n", tmp_path)
     assert code == 0 and "not finished" in err
