@@ -47,6 +47,7 @@ async def act(harness: Harness, flow: Flow, call: Mapping[str, Any]) -> dict[str
     result = await attend(harness, flow, _run(harness, flow, begun), begun.record.id)
     reach("tool.done")
     await _finish(harness, begun, result or ToolResult(STOPPED_BY_USER, ok=False))
+    harness.notifier.publish(flow.session_key)
     reach("tool.recorded")
     return Observation(kind="done", ok=result is not None and result.ok).wire()
 

@@ -18,6 +18,7 @@ from app.agent.tool import Effect, Toolbox
 from app.db import Tx, insert_if_absent
 from app.failpoints import reach
 from app.sessions import session, transcript, turns
+from app.sessions.calls import running_elsewhere
 from app.sessions.deposit import attach_open
 from app.sessions.session import Claim
 from app.sessions.transcript import Entry, NewCall
@@ -28,13 +29,15 @@ log = logging.getLogger("moab.agent")
 COMPACT_MESSAGES = 8
 """How many messages a tiny model is shown."""
 
+WAIT_FOR_OTHER_S = 1.0
+"""How often a tool of another process is looked at; of one in this process the notifier tells."""
+
 
 async def think(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> dict[str, Any]:
     """A Thought as JSON. `request` has key, iteration, model, waits, shrink and nudge (see `Progress.request`)."""
-    shown = await harness.db.write(_look, harness, flow, request)
+    shown = await _look(harness, flow, request)
     if isinstance(shown, Thought):
         return shown.wire()
-    harness.notifier.publish(flow.session_key)
     head, entries = shown
     toolbox = toolbox_of(harness, flow)
     messages = await _messages(harness, flow, request, entries)
@@ -59,17 +62,34 @@ def toolbox_of(harness: Harness, flow: Flow) -> Toolbox:
     return harness.toolbox if flow.delegates else harness.toolbox.without("delegate_task")
 
 
-def _look(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> Thought | tuple[int | None, list[Entry]]:
-    """Our own record if this step ran before; else the transcript with everything open attached."""
+async def _look(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> Thought | tuple[int | None, list[Entry]]:
+    """Our own record if this step ran before; else the transcript with everything open attached.
+
+    A tool that an older turn still runs is waited for: its result belongs to what the model is shown.
+    """
+    while True:
+        found = await harness.db.write(_try_look, harness, flow, request)
+        harness.notifier.publish(flow.session_key)
+        if found is not None:
+            return found
+        await harness.notifier.wait(flow.session_key, WAIT_FOR_OTHER_S)
+
+
+def _try_look(
+    tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]
+) -> Thought | tuple[int | None, list[Entry]] | None:
+    now = harness.clock.now()
     recorded = transcript.find_step(tx, flow.run_id, request["key"])
     if recorded is not None:
         return _thought(harness, flow, recorded, transcript.planned_calls(tx, recorded))
-    doing = {"activity": "thinking", "tool": None, "iteration": request["iteration"]}
-    claim = session.claim(
-        tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=harness.clock.now(), doing=doing
-    )
+    running = running_elsewhere(tx, flow.session_id, flow.run_id, now)
+    tool = running.name if running is not None else None
+    doing = {"activity": "tool" if tool else "thinking", "tool": tool, "iteration": request["iteration"]}
+    claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now, doing=doing)
     if claim is not Claim.HELD:
         return Thought(kind=claim.value)  # type: ignore[arg-type]  # busy needs steers=False
+    if running is not None:
+        return None
     head = attach_open(tx, flow.session_id)
     return head, transcript.load(tx, flow.session_id, head)
 
