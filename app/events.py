@@ -24,9 +24,9 @@ def wire_safe(value: Any, depth: int = 0) -> Any:
         case None | bool():
             return value
         case str():
-            return value.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
+            return safe_text(value)
         case int():
-            return value if abs(value) <= SAFE_INTEGER else str(value)
+            return value if abs(value) <= SAFE_INTEGER else _digits(value)
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
@@ -37,6 +37,20 @@ def wire_safe(value: Any, depth: int = 0) -> Any:
             return [wire_safe(v, depth + 1) for v in value]
         case _:
             return wire_safe(str(value), depth + 1)
+
+
+def safe_text(text: str) -> str:
+    """`text` without lone surrogates (a question mark instead) and NUL."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\x00", "")
+
+
+def _digits(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # Python writes at most 4,300 digits
+        return hex(value)
 
 
 def _id_text(value: Any) -> Any:

@@ -1,11 +1,13 @@
 """What the model is shown: a pure function of the transcript that gives valid input for every provider format."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from app.agent.pruning import Message, prune, shrink
-from app.events import wire_safe
+from app.events import safe_text, wire_safe
 from app.sessions.calls import CallRecord, CallState
 from app.sessions.transcript import Entry
 
@@ -26,35 +28,45 @@ def build_context(
     Each assistant message keeps all its results directly behind it, ids are ours and unique, neighbours of the same
     role are merged where formats demand it. Does no I/O and never changes the transcript.
     """
-    messages: list[Message] = []
-    for entry in transcript:
-        _append(messages, entry)
-    while messages and messages[0]["role"] != "user":
-        messages.pop(0)  # formats demand that a user speaks first
-    messages = shrink(prune(messages), shrink_level)
+    messages = shrink(prune(_messages(transcript)), shrink_level)
     for note in notes:
         _append_user(messages, f"[System note: {note}]")
-    return [{"role": "system", "content": wire_safe(system)}, *messages]
+    return [{"role": "system", "content": safe_text(system)}, *messages]
 
 
-def _append(messages: list[Message], entry: Entry) -> None:
-    if entry.role == "user":
-        _append_user(messages, user_text(entry))
-        return
-    text = _clean(entry.text)
-    if entry.data.get("draft"):
-        text = f"{text}\n\n{DRAFT}".strip()
-    if not entry.calls:
-        if text:
-            _append_assistant(messages, text)
-        return
-    messages.append({"role": "assistant", "content": text or None, "tool_calls": [_call(c) for c in entry.calls]})
-    messages.extend(_result(c) for c in entry.calls)
+def _messages(transcript: Sequence[Entry]) -> list[Message]:
+    messages: list[Message] = []
+    speaking = (entry for entry in transcript if entry.role == "user" or entry.calls or _words(entry))
+    for by_user, entries in groupby(speaking, lambda entry: entry.role == "user"):
+        if by_user:
+            messages.append({"role": "user", "content": "\n\n".join(map(user_text, entries))})
+        elif messages:  # formats demand that a user speaks first
+            messages.extend(_assistant(entries))
+    return messages
+
+
+def _assistant(entries: Iterable[Entry]) -> Iterator[Message]:
+    words: list[str] = []
+    for entry in entries:
+        if text := _words(entry):
+            words.append(text)
+        if entry.calls:
+            content = "\n\n".join(words) or None
+            yield {"role": "assistant", "content": content, "tool_calls": [_call(c) for c in entry.calls]}
+            yield from map(_result, entry.calls)
+            words = []
+    if words:
+        yield {"role": "assistant", "content": "\n\n".join(words)}
+
+
+def _words(entry: Entry) -> str:
+    text = safe_text(entry.text).strip()
+    return f"{text}\n\n{DRAFT}".strip() if entry.data.get("draft") else text
 
 
 def user_text(entry: Entry) -> str:
     """The words of an input with who speaks and what came along."""
-    text = _clean(entry.text)
+    text = entry.text
     sender = entry.data.get("sender")
     if sender and entry.data.get("group"):
         text = f"{sender}: {text}"
@@ -63,7 +75,7 @@ def user_text(entry: Entry) -> str:
     for attachment in entry.data.get("attachments", ()):
         name = attachment.get("name") or attachment.get("mime") or ""
         text += f"\n[Attached {attachment.get('kind', 'file')}: {name} — its content is not available here]"
-    return text.strip() or EMPTY
+    return safe_text(text).strip() or EMPTY
 
 
 def _append_user(messages: list[Message], text: str) -> None:
@@ -73,20 +85,13 @@ def _append_user(messages: list[Message], text: str) -> None:
         messages.append({"role": "user", "content": text})
 
 
-def _append_assistant(messages: list[Message], text: str) -> None:
-    if messages and messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
-        messages[-1] = messages[-1] | {"content": f"{messages[-1]['content']}\n\n{text}"}
-    else:
-        messages.append({"role": "assistant", "content": text})
-
-
 def call_id(call: CallRecord) -> str:
     """An id every provider accepts (9 letters and digits); the provider's own may repeat and is only data."""
     return f"c{call.id % 10**8:08d}"
 
 
 def _call(call: CallRecord) -> dict[str, Any]:
-    name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in call.name)[:64] or "unknown"
+    name = _FOREIGN.sub("_", call.name)[:64] or "unknown"
     return {
         "id": call_id(call),
         "type": "function",
@@ -94,20 +99,33 @@ def _call(call: CallRecord) -> dict[str, Any]:
     }
 
 
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+_ODD = re.compile(r"\\u|NaN|Infinity|\d{16}")
+_FLAT = 20
+
+
+def _is_plain(text: str) -> bool:
+    """Whether JSON can stay as written: no escapes, numbers or nesting that a provider may refuse."""
+    return text.isascii() and text.count("[") + text.count("{") < _FLAT and not _ODD.search(text)
+
+
 def _arguments(text: str) -> str:
     """Arguments as a JSON object: some providers refuse a history in which they are anything else."""
     try:
         parsed = json.loads(text or "{}")
-    except ValueError:
-        return json.dumps({"_unreadable": _clean(text)[:2_000]})
-    return json.dumps(wire_safe(parsed) if isinstance(parsed, dict) else {"_value": wire_safe(parsed)})
+    except (ValueError, RecursionError):
+        return json.dumps({"_unreadable": safe_text(text)[:2_000]})
+    if text and isinstance(parsed, dict) and _is_plain(text):
+        return text
+    return json.dumps(wire_safe(parsed if isinstance(parsed, dict) else {"_value": parsed}))
 
 
 def _result(call: CallRecord) -> Message:
-    if call.result is not None:
-        text = _clean(call.result) or "(no output)"
-    else:
+    if call.result is None:
         text = _without_result(call)
+    else:
+        text = safe_text(call.result).strip("\n")
+        text = text if text and not text.isspace() else "(no output)"
     return {"role": "tool", "tool_call_id": call_id(call), "content": text}
 
 
@@ -117,15 +135,12 @@ def _without_result(call: CallRecord) -> str:
     return NOT_RUN if call.state == CallState.PLANNED else NO_RESULT
 
 
-def _clean(text: str) -> str:
-    return str(wire_safe(text)).strip("\n")
-
-
 def budget_note(iteration: int, limit: int) -> str | None:
     """A warning as the iteration limit comes near (`iteration` counts from 0)."""
     left = limit - iteration
     if left <= LAST_WARNING_LEFT:
-        return f"{left} step(s) left in this turn. Use no more tools; answer the user now with what you have."
+        steps = "1 step" if left == 1 else f"{left} steps"
+        return f"{steps} left in this turn. Use no more tools; answer the user now with what you have."
     if left <= FIRST_WARNING_LEFT:
         return f"{left} steps left in this turn. Come to an end: finish what matters most and answer."
     return None

@@ -18,10 +18,9 @@ def prune(messages: Sequence[Message], *, protected_turns: int = PROTECTED_TURNS
     The last `protected_turns` assistant messages and their results stay whole.
     """
     border = _border(messages, protected_turns)
-    trimmed = [_soft_trim(m) if i < border else m for i, m in enumerate(messages)]
-    if size(trimmed) <= HARD_CLEAR_OVER_CHARS:
-        return trimmed
-    return [_hard_clear(m) if i < border else m for i, m in enumerate(trimmed)]
+    size_trimmed = size(messages) - sum(_freed(m) for m in messages[:border])
+    change = _soft_trim if size_trimmed <= HARD_CLEAR_OVER_CHARS else _hard_clear
+    return [*map(change, messages[:border]), *messages[border:]]
 
 
 def size(messages: Sequence[Message]) -> int:
@@ -42,18 +41,30 @@ def _border(messages: Sequence[Message], protected_turns: int) -> int:
 
 
 def _soft_trim(message: Message) -> Message:
-    content = message.get("content") or ""
-    if message["role"] != "tool" or len(content) <= SOFT_TRIM_OVER_CHARS:
+    if not _is_long(message):
         return message
-    left_out = len(content) - 2 * SOFT_KEEP_CHARS
-    trimmed = f"{content[:SOFT_KEEP_CHARS]}\n[… {left_out} characters left out …]\n{content[-SOFT_KEEP_CHARS:]}"
+    content = message["content"]
+    trimmed = f"{content[:SOFT_KEEP_CHARS]}{_left_out(message)}{content[-SOFT_KEEP_CHARS:]}"
     return message | {"content": trimmed}
 
 
+def _is_long(message: Message) -> bool:
+    return message["role"] == "tool" and len(message["content"]) > SOFT_TRIM_OVER_CHARS
+
+
+def _left_out(message: Message) -> str:
+    return f"\n[… {len(message['content']) - 2 * SOFT_KEEP_CHARS} characters left out …]\n"
+
+
+def _freed(message: Message) -> int:
+    """Characters that the soft trim takes away."""
+    if not _is_long(message):
+        return 0
+    return len(message["content"]) - 2 * SOFT_KEEP_CHARS - len(_left_out(message))
+
+
 def _hard_clear(message: Message) -> Message:
-    if message["role"] != "tool":
-        return message
-    return message | {"content": CLEARED}
+    return message | {"content": CLEARED} if message["role"] == "tool" else message
 
 
 def shrink(messages: Sequence[Message], level: int) -> list[Message]:
