@@ -20,6 +20,7 @@ from app.engine.wire import Failure, Outcome, read_answer, request
 log = logging.getLogger("moab.engine")
 #: How long a call in flight may take to notice that it is cancelled (real time: it is code that misbehaves).
 _CANCEL_WAIT_S = 5.0
+_MEMO_READS = 100
 
 
 class Executor:
@@ -164,17 +165,23 @@ class Executor:
     async def _ask(self, job: Job, function: Function, transport: Transport) -> Outcome:
         run = job.run
         try:
-            while run.memos is None or len(run.memos) != run.finished_steps:
-                # A step may finish while its memos are on their way from the file: read again.
-                run.memos = await self._load_memos(run)
+            memos = await self._memos(run)
             request_id = self._ulids.new()
-            headers, body = request(function, run, job, run.memos, request_id, transport.limits_body)
+            headers, body = request(function, run, job, memos, request_id, transport.limits_body)
             return read_answer(await transport.post({"fnId": run.function, "stepId": job.step_id}, headers, body))
         except TransportFailed as problem:
             log.warning("A call of run %s of %s failed: %s", run.id, run.function, problem)
             return Failure.of_engine("TransportFailed", str(problem))
         except asyncio.CancelledError:
             return self._cancelled(run, asyncio.current_task())
+
+    async def _memos(self, run: Run) -> Memos:
+        for _ in range(_MEMO_READS):
+            if run.memos is not None and len(run.memos) == run.finished_steps:
+                return run.memos
+            # A step may finish while its memos are on their way from the file: read again.
+            run.memos = await self._load_memos(run)
+        raise TransportFailed("The run's memos could not be read.")
 
     def _cancelled(self, run: Run, task: "asyncio.Task[None] | None") -> Failure:
         """A call over its deadline, or cancelled by the app's own code, failed; any other cancellation is ours."""

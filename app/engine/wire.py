@@ -134,7 +134,8 @@ _UNREADABLE = object()
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        # NaN and Infinity, which Python writes and nobody else reads, become null.
+        return json.loads(body, parse_constant=lambda constant: None)
     except (ValueError, RecursionError):
         return _UNREADABLE
 

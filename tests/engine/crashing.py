@@ -24,7 +24,7 @@ from app.engine.expressions import Expression  # noqa: E402
 from app.engine.store import Store  # noqa: E402
 from tests.engine.lab import Lab, private_app  # noqa: E402
 
-STEPS = 4
+STEPS = 7
 
 
 def builder(
@@ -37,6 +37,17 @@ def builder(
             file.write(line + "\n")
 
     def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+        @client.create_function(fn_id="child", trigger=inngest.TriggerEvent(event="child"))
+        async def child(ctx: inngest.Context) -> Any:
+            async def body() -> Any:
+                number = ctx.event.data["number"]
+                fail(f"before effect {number}")
+                note(f"{number} attempt {ctx.attempt}")
+                fail(f"after effect {number}")
+                return number
+
+            return await ctx.step.run("c", body)
+
         @client.create_function(fn_id="work", trigger=inngest.TriggerEvent(event="work"), retries=3)
         async def work(ctx: inngest.Context) -> Any:
             async def body(number: int) -> int:
@@ -48,7 +59,12 @@ def builder(
             first = [await ctx.step.run("s", body, 0), await ctx.step.run("s", body, 1)]
             await ctx.step.sleep("nap", 10)
             rest = await ctx.group.parallel((lambda: ctx.step.run("p", body, 2), lambda: ctx.step.run("q", body, 3)))
-            return [*first, *rest]
+            invoked = await ctx.step.invoke("call", function=child, data={"number": 4})
+            raced = await ctx.group.parallel(
+                (lambda: ctx.step.run("r", body, 5), lambda: ctx.step.run("s", body, 6)),
+                parallel_mode=inngest.ParallelMode.RACE,
+            )
+            return [*first, *rest, invoked, *raced]
 
         @client.create_function(
             fn_id="told",
@@ -59,7 +75,7 @@ def builder(
         async def told(ctx: inngest.Context) -> None:
             note("told")
 
-        return [work, told]
+        return [child, work, told]
 
     return build
 

@@ -17,7 +17,7 @@ from tests.engine.lab import running
 
 _ROOT = Path(__file__).parents[2]
 _EVENT = {"name": "work", "data": {}}
-_COMMITS = 11
+_COMMITS = 17
 _POINTS = [
     ("sent", 1),
     *((f"{when} effect {step}", 1) for step in range(STEPS) for when in ("before", "after")),
@@ -82,6 +82,7 @@ async def test_kill_and_resume(crashed: dict[tuple[str, int], tuple[Path, str]],
     assert sum(effects.values()) <= STEPS + 2, "only calls that were in flight are made again"
     assert Counter(log)["told"] in (1, 2)
     assert len([run for run in runs if run.run.function == "rec-told"]) == 1
+    assert len([run for run in runs if run.run.function == "rec-child"]) == 1, "invoked once"
 
 
 async def test_the_third_interruption_counts_as_an_attempt(tmp_path: Path) -> None:
