@@ -384,3 +384,20 @@ async def test_a_streamed_answer_is_unwrapped(lab: Lab) -> None:
     run = await lab.run_of(await lab.send("rec/no-steps"))
 
     assert run.run.output == {"ok": 1}
+
+
+async def test_numbers_that_are_no_json_become_null(tmp_path: Path) -> None:
+    def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+        @client.create_function(fn_id="odd", trigger=_GO)
+        async def odd(ctx: Context) -> Any:
+            async def give() -> Any:
+                return {"nan": float("nan"), "half": "\ud83d"}
+
+            return await ctx.step.run("s", give)
+
+        return [odd]
+
+    async with running(tmp_path / "engine.db", build) as lab:
+        run = await lab.run_of(await lab.send("go"))
+
+    assert run.run.output == {"nan": None, "half": "\ufffd"}
