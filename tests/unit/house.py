@@ -1,13 +1,17 @@
 """A harness on a real SQLite file for tests of the rooms: a clock that is told, and fakes at every seam."""
 
 import asyncio
+import contextlib
 import shutil
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import NullPool
 
 from app.agent.flow import Flow
 from app.agent.harness import Harness
@@ -16,7 +20,7 @@ from app.agent.tool import Effect, Tool, Toolbox, ToolContext, ToolResult, tool
 from app.channels.channel import Part, SendResult, Sent
 from app.clock import ManualClock
 from app.config import MODEL_FOR_KEY, Settings
-from app.db import Database
+from app.db import Database, Tx
 from app.events import Destination, MessageReceived
 from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
@@ -45,11 +49,8 @@ def scrub(monkeypatch: Any) -> None:
 
 def in_thread(work: Callable[[], Any]) -> Any:
     """`work()` in a thread of its own, where it may run an event loop."""
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(work()))
-    thread.start()
-    thread.join()
-    return found[0]
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(work).result()
 
 
 def make_template(path: Path) -> Path:
@@ -143,6 +144,7 @@ class House:
     model: ScriptedModel
     sender: RecordingSender
     channel: RecordingChannel
+    engine: Engine
     log: list[str] = field(default_factory=list)
 
     @property
@@ -153,13 +155,25 @@ class House:
         """The same home after a restart: another boot id, nothing else."""
         return replace(self, harness=replace(self.harness, boot_id=f"{HOME}:boot{number}"))
 
-    async def rows(self, query: Any) -> list[Any]:
-        async with self.db.read() as tx:
-            return list((await tx.execute(query)).all())
+    def other_door(self) -> Database:
+        """A second door to the same file, as another process would have; to be closed by the test."""
+        return Database(str(self.engine.url))
 
-    async def scalar(self, query: Any) -> Any:
-        async with self.db.read() as tx:
-            return await tx.scalar(query)
+    @contextlib.contextmanager
+    def tx(self) -> Iterator[Tx]:
+        """A transaction on a connection of its own, which blocks the loop: no test needs it meanwhile."""
+        with self.engine.begin() as connection:
+            connection.exec_driver_sql("PRAGMA foreign_keys=ON")
+            connection.exec_driver_sql("PRAGMA synchronous=OFF")
+            yield connection
+
+    def rows(self, query: Any) -> list[Any]:
+        with self.tx() as tx:
+            return list(tx.execute(query).all())
+
+    def scalar(self, query: Any) -> Any:
+        with self.tx() as tx:
+            return tx.scalar(query)
 
 
 def sample_tools(log: list[str]) -> Toolbox:
@@ -223,7 +237,8 @@ def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> 
         boot_id=f"{HOME}:boot1",
         code_version="0",
     )
-    return House(harness, clock, model, sender, channel, log)
+    engine = create_engine(f"sqlite:///{folder / 'moab.db'}", poolclass=NullPool)
+    return House(harness, clock, model, sender, channel, engine, log)
 
 
 def message(text: str = "hello", key: str | None = "test:1", **changes: Any) -> MessageReceived:

@@ -14,12 +14,12 @@ EFFECTS = ("read", "idempotent", "unsafe")
 
 async def plan(house: House, *effects: str, run: str = RUN, session: str = "S", key: str = "k1") -> list[CallRecord]:
     """One assistant message with a call of each effect; the records."""
-    async with house.db.write() as tx:
+    with house.tx() as tx:
         now = house.clock.now()
         event = message(key=key, session_key=f"{SESSION}:{session}")
-        await deposit.deposit(tx, event, key, new_session_id=session, now=now)
-        head = await deposit.attach_open(tx, session)
-        await transcript.record_assistant(
+        deposit.deposit(tx, event, key, new_session_id=session, now=now)
+        head = deposit.attach_open(tx, session)
+        transcript.record_assistant(
             tx,
             session,
             run_id=run,
@@ -34,19 +34,19 @@ async def plan(house: House, *effects: str, run: str = RUN, session: str = "S", 
 
 
 async def get(house: House, tx: object, run: str = RUN, number: int = 0) -> CallRecord:
-    found = await calls.find(tx, run, f"tool#0.{number}")  # type: ignore[arg-type]
+    found = calls.find(tx, run, f"tool#0.{number}")  # type: ignore[arg-type]
     assert found is not None
     return found
 
 
 async def start(house: House, call: CallRecord, boot: str = "home:boot1", child: str | None = None) -> None:
-    async with house.db.write() as tx:
-        await calls.start(tx, call.id, boot, house.clock.now(), child)
+    with house.tx() as tx:
+        calls.start(tx, call.id, boot, house.clock.now(), child)
 
 
 async def now_is(house: House, call: CallRecord) -> CallRecord:
-    async with house.db.read() as tx:
-        found = await calls.find(tx, call.run_id, call.step_key)
+    with house.tx() as tx:
+        found = calls.find(tx, call.run_id, call.step_key)
     assert found is not None
     return found
 
@@ -57,18 +57,18 @@ async def test_a_call_is_planned_then_started_then_finished(house: House) -> Non
     await start(house, call)
     started = await now_is(house, call)
     assert (started.state, started.boot_id, started.seen_at) == (CallState.STARTED, "home:boot1", house.clock.now())
-    async with house.db.write() as tx:
-        await calls.finish(tx, call.id, ok=True, result="done\ud800\x00", now=house.clock.now(), artifact="a.txt")
+    with house.tx() as tx:
+        calls.finish(tx, call.id, ok=True, result="done\ud800\x00", now=house.clock.now(), artifact="a.txt")
     finished = await now_is(house, call)
     assert (finished.state, finished.ok, finished.result) == (CallState.FINISHED, True, "done?")
 
 
 async def test_the_first_finish_stays(house: House) -> None:
     (call,) = await plan(house, "read")
-    async with house.db.write() as tx:
-        await calls.finish(tx, call.id, ok=True, result="first", now=house.clock.now())
-        await calls.finish(tx, call.id, ok=False, result="second", now=house.clock.now())
-        await calls.interrupt(tx, call.id, house.clock.now())
+    with house.tx() as tx:
+        calls.finish(tx, call.id, ok=True, result="first", now=house.clock.now())
+        calls.finish(tx, call.id, ok=False, result="second", now=house.clock.now())
+        calls.interrupt(tx, call.id, house.clock.now())
     assert (await now_is(house, call)).result == "first"
 
 
@@ -76,18 +76,18 @@ async def test_a_late_result_replaces_the_doubt(house: House) -> None:
     """A child that outlived its parent's doubt still reports a fact."""
     (call,) = await plan(house, "unsafe")
     await start(house, call)
-    async with house.db.write() as tx:
-        await calls.interrupt(tx, call.id, house.clock.now())
+    with house.tx() as tx:
+        calls.interrupt(tx, call.id, house.clock.now())
     assert (await now_is(house, call)).result == MAY_HAVE_HAPPENED
-    async with house.db.write() as tx:
-        await calls.finish(tx, call.id, ok=True, result="it did", now=house.clock.now())
+    with house.tx() as tx:
+        calls.finish(tx, call.id, ok=True, result="it did", now=house.clock.now())
     assert (await now_is(house, call)).result == "it did"
 
 
 async def test_only_a_started_call_is_interrupted(house: House) -> None:
     (call,) = await plan(house, "unsafe")
-    async with house.db.write() as tx:
-        await calls.interrupt(tx, call.id, house.clock.now())
+    with house.tx() as tx:
+        calls.interrupt(tx, call.id, house.clock.now())
     assert (await now_is(house, call)).state == CallState.PLANNED
 
 
@@ -95,9 +95,9 @@ async def test_a_dead_boot_leaves_no_started_call(house: House) -> None:
     read, idempotent, unsafe = await plan(house, *EFFECTS)
     for call in (read, idempotent, unsafe):
         await start(house, call)
-    async with house.db.write() as tx:
-        assert await calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 1
-        assert await calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
+    with house.tx() as tx:
+        assert calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 1
+        assert calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
     assert (await now_is(house, read)).state == CallState.PLANNED
     assert (await now_is(house, idempotent)).state == CallState.PLANNED
     closed = await now_is(house, unsafe)
@@ -108,23 +108,23 @@ async def test_a_dead_boot_leaves_no_started_call(house: House) -> None:
 async def test_what_the_living_and_other_homes_run_is_left_alone(house: House, boot: str) -> None:
     (call,) = await plan(house, "unsafe")
     await start(house, call, boot)
-    async with house.db.write() as tx:
-        assert await calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
+    with house.tx() as tx:
+        assert calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
     assert (await now_is(house, call)).state == CallState.STARTED
 
 
 async def test_a_home_with_a_wildcard_in_its_id_closes_its_own_only(house: House) -> None:
     (call,) = await plan(house, "unsafe")
     await start(house, call, "hxme:boot1")
-    async with house.db.write() as tx:
-        assert await calls.close_dead(tx, "h_me", "h_me:boot2", house.clock.now()) == 0
+    with house.tx() as tx:
+        assert calls.close_dead(tx, "h_me", "h_me:boot2", house.clock.now()) == 0
 
 
 async def test_a_delegated_task_outlives_its_boot(house: House) -> None:
     (call,) = await plan(house, "unsafe")
     await start(house, call, child="task:1")
-    async with house.db.write() as tx:
-        assert await calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
+    with house.tx() as tx:
+        assert calls.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
     started = await now_is(house, call)
     assert (started.state, started.child_key) == (CallState.STARTED, "task:1")
 
@@ -132,19 +132,19 @@ async def test_a_delegated_task_outlives_its_boot(house: House) -> None:
 async def test_a_tool_of_another_turn_is_waited_for_while_its_owner_is_seen(house: House) -> None:
     (call,) = await plan(house, "unsafe")
     await start(house, call)
-    async with house.db.write() as tx:
-        assert await calls.running_elsewhere(tx, "S", RUN, house.clock.now()) is None
-        running = await calls.running_elsewhere(tx, "S", run_id(9), house.clock.now())
+    with house.tx() as tx:
+        assert calls.running_elsewhere(tx, "S", RUN, house.clock.now()) is None
+        running = calls.running_elsewhere(tx, "S", run_id(9), house.clock.now())
         assert running is not None and running.id == call.id
     house.clock.advance(50)
-    async with house.db.write() as tx:
-        await calls.seen(tx, call.id, house.clock.now())
+    with house.tx() as tx:
+        calls.seen(tx, call.id, house.clock.now())
     house.clock.advance(59)
-    async with house.db.write() as tx:
-        assert await calls.running_elsewhere(tx, "S", run_id(9), house.clock.now()) is not None
+    with house.tx() as tx:
+        assert calls.running_elsewhere(tx, "S", run_id(9), house.clock.now()) is not None
     house.clock.advance(1)
-    async with house.db.write() as tx:
-        assert await calls.running_elsewhere(tx, "S", run_id(9), house.clock.now()) is None
+    with house.tx() as tx:
+        assert calls.running_elsewhere(tx, "S", run_id(9), house.clock.now()) is None
     assert (await now_is(house, call)).state == CallState.INTERRUPTED
 
 
@@ -153,33 +153,33 @@ async def test_tools_of_other_sessions_and_delegated_tasks_hold_nobody_up(house:
     (child,) = await plan(house, "unsafe", run=run_id(5))
     await start(house, other)
     await start(house, child, child="task:1")
-    async with house.db.write() as tx:
-        assert await calls.running_elsewhere(tx, "S", run_id(9), house.clock.now()) is None
+    with house.tx() as tx:
+        assert calls.running_elsewhere(tx, "S", run_id(9), house.clock.now()) is None
     assert (await now_is(house, child)).state == CallState.STARTED
 
 
 async def test_results_of_one_message_are_counted_together(house: House) -> None:
     one, two, three = await plan(house, *EFFECTS)
     (other,) = await plan(house, "read", run=run_id(5), key="k3")
-    async with house.db.write() as tx:
-        assert await calls.result_bytes(tx, three) == 0
-        await calls.finish(tx, one.id, ok=True, result="x" * 10, now=house.clock.now())
-        await calls.finish(tx, two.id, ok=True, result="y" * 5, now=house.clock.now())
-        await calls.finish(tx, other.id, ok=True, result="z" * 99, now=house.clock.now())
-        assert await calls.result_bytes(tx, three) == 15
+    with house.tx() as tx:
+        assert calls.result_bytes(tx, three) == 0
+        calls.finish(tx, one.id, ok=True, result="x" * 10, now=house.clock.now())
+        calls.finish(tx, two.id, ok=True, result="y" * 5, now=house.clock.now())
+        calls.finish(tx, other.id, ok=True, result="z" * 99, now=house.clock.now())
+        assert calls.result_bytes(tx, three) == 15
 
 
 async def test_a_step_knows_its_own_call_only(house: House) -> None:
     await plan(house, "read")
-    async with house.db.read() as tx:
-        assert await calls.find(tx, RUN, "tool#0.1") is None
-        assert await calls.find(tx, run_id(5), "tool#0.0") is None
+    with house.tx() as tx:
+        assert calls.find(tx, RUN, "tool#0.1") is None
+        assert calls.find(tx, run_id(5), "tool#0.0") is None
 
 
 async def test_seen_moves_the_moment(house: House) -> None:
     (call,) = await plan(house, "unsafe")
     await start(house, call)
     later = house.clock.now() + timedelta(seconds=20)
-    async with house.db.write() as tx:
-        await calls.seen(tx, call.id, later)
+    with house.tx() as tx:
+        calls.seen(tx, call.id, later)
     assert (await now_is(house, call)).seen_at == later

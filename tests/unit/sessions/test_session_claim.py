@@ -16,22 +16,22 @@ SECOND = timedelta(seconds=1)
 
 
 async def claim(house: House, run: str, boot: str = "home:boot1", steers: bool = True) -> Claim:
-    async with house.db.write() as tx:
-        return await session.claim(tx, "S", run, boot_id=boot, now=house.clock.now(), steers=steers)
+    with house.tx() as tx:
+        return session.claim(tx, "S", run, boot_id=boot, now=house.clock.now(), steers=steers)
 
 
 async def begin(house: House, run: str, boot: str = "home:boot1", **options: Any) -> Claim:
     """Claim and, if held, start the turn, as `receive` does."""
     held = await claim(house, run, boot, **options)
     if held is Claim.HELD:
-        async with house.db.write() as tx:
+        with house.tx() as tx:
             now = house.clock.now()
-            await turns.start(tx, run, "S", message_key="k", origin="person", model="m", boot_id=boot, now=now)
+            turns.start(tx, run, "S", message_key="k", origin="person", model="m", boot_id=boot, now=now)
     return held
 
 
 async def state_of(house: House, run: str) -> str:
-    return str(await house.scalar(turn_rows.select().with_only_columns(turn_rows.c.state).where(_is(run))))
+    return str(house.scalar(turn_rows.select().with_only_columns(turn_rows.c.state).where(_is(run))))
 
 
 def _is(run: str) -> Any:
@@ -40,8 +40,8 @@ def _is(run: str) -> Any:
 
 @pytest.fixture(autouse=True)
 async def opened(house: House) -> None:
-    async with house.db.write() as tx:
-        await session.open_session(tx, SESSION, "S", house.clock.now())
+    with house.tx() as tx:
+        session.open_session(tx, SESSION, "S", house.clock.now())
 
 
 async def test_the_first_run_takes_it_and_keeps_it(house: House) -> None:
@@ -68,22 +68,22 @@ async def test_a_superseded_turn_is_settled(house: House) -> None:
     """Else a client that waits for what follows a turn would wait for ever."""
     await begin(house, OLD)
     await begin(house, NEW)
-    (row,) = await house.rows(turn_rows.select().where(_is(OLD)))
+    (row,) = house.rows(turn_rows.select().where(_is(OLD)))
     assert row.ended_at is not None and row.settled_at is not None
 
 
 async def test_a_finished_turn_is_not_rewritten_by_a_newer_claim(house: House) -> None:
     await begin(house, OLD)
-    async with house.db.write() as tx:
-        await turns.end(tx, OLD, "finished", house.clock.now())
+    with house.tx() as tx:
+        turns.end(tx, OLD, "finished", house.clock.now())
     await begin(house, NEW)
     assert await state_of(house, OLD) == "finished"
 
 
 async def test_stop_ends_the_holder_and_only_a_later_run_goes_on(house: House) -> None:
     await begin(house, MINE)
-    async with house.db.write() as tx:
-        assert await session.stop(tx, "S", house.clock.now()) == MINE
+    with house.tx() as tx:
+        assert session.stop(tx, "S", house.clock.now()) == MINE
     assert await claim(house, MINE) is Claim.STOPPED
     assert await claim(house, OLD) is Claim.SUPERSEDED
     assert await state_of(house, MINE) == "stopped"
@@ -98,25 +98,25 @@ def test_the_mark_of_a_stop_sorts_behind_its_run_and_before_every_later_one() ->
 
 async def test_stopping_twice_marks_once(house: House) -> None:
     await begin(house, MINE)
-    async with house.db.write() as tx:
-        await session.stop(tx, "S", house.clock.now())
-        assert await session.stop(tx, "S", house.clock.now()) is None
-    assert await house.scalar(sessions.select().with_only_columns(sessions.c.holder)) == MINE + STOPPED
+    with house.tx() as tx:
+        session.stop(tx, "S", house.clock.now())
+        assert session.stop(tx, "S", house.clock.now()) is None
+    assert house.scalar(sessions.select().with_only_columns(sessions.c.holder)) == MINE + STOPPED
 
 
 async def test_stop_closes_the_open_messages(house: House) -> None:
-    async with house.db.write() as tx:
-        await deposit.deposit(tx, message(key="k1"), "k1", new_session_id="X", now=house.clock.now())
-        assert await session.stop(tx, "S", house.clock.now()) is None
-    assert [row.state for row in await house.rows(messages.select())] == ["stopped"]
+    with house.tx() as tx:
+        deposit.deposit(tx, message(key="k1"), "k1", new_session_id="X", now=house.clock.now())
+        assert session.stop(tx, "S", house.clock.now()) is None
+    assert [row.state for row in house.rows(messages.select())] == ["stopped"]
 
 
 async def test_a_closed_session_stops_everyone_and_the_key_opens_a_new_one(house: House) -> None:
     await begin(house, MINE)
-    async with house.db.write() as tx:
-        await session.close(tx, "S", house.clock.now())
-        assert await session.find(tx, SESSION) is None
-        assert await session.open_session(tx, SESSION, "T", house.clock.now()) == "T"
+    with house.tx() as tx:
+        session.close(tx, "S", house.clock.now())
+        assert session.find(tx, SESSION) is None
+        assert session.open_session(tx, SESSION, "T", house.clock.now()) == "T"
     assert await claim(house, MINE) is Claim.STOPPED
     assert await claim(house, NEW) is Claim.STOPPED
 
@@ -139,8 +139,8 @@ async def test_a_machine_run_takes_it_once_the_owner_was_not_seen_for_a_minute(
 
 async def test_a_durable_wait_is_owned_until_its_end(house: House) -> None:
     await begin(house, OLD)
-    async with house.db.write() as tx:
-        await turns.wait_until(tx, OLD, house.clock.now() + timedelta(hours=1))
+    with house.tx() as tx:
+        turns.wait_until(tx, OLD, house.clock.now() + timedelta(hours=1))
     house.clock.advance(3599)
     assert await claim(house, NEW, steers=False) is Claim.BUSY
     house.clock.advance(2)
@@ -171,26 +171,26 @@ async def test_a_turn_interrupted_long_ago_is_offered_not_resumed(
 
 async def test_a_turn_that_was_to_wait_long_is_not_stale(house: House) -> None:
     await begin(house, MINE)
-    async with house.db.write() as tx:
-        await turns.wait_until(tx, MINE, house.clock.now() + timedelta(hours=2))
+    with house.tx() as tx:
+        turns.wait_until(tx, MINE, house.clock.now() + timedelta(hours=2))
     house.clock.advance(2 * 3600 + 60)
     assert await claim(house, MINE, "home:boot2") is Claim.HELD
 
 
 async def test_claiming_renews_the_turn(house: House) -> None:
     await begin(house, MINE)
-    async with house.db.write() as tx:
-        await turns.wait_until(tx, MINE, house.clock.now() + timedelta(seconds=30))
+    with house.tx() as tx:
+        turns.wait_until(tx, MINE, house.clock.now() + timedelta(seconds=30))
     house.clock.advance(40)
     await claim(house, MINE, "home:boot2")
-    async with house.db.read() as tx:
-        row = await turns.find(tx, MINE)
+    with house.tx() as tx:
+        row = turns.find(tx, MINE)
         assert row is not None and (row.boot_id, row.waiting_until) == ("home:boot2", None)
-        assert await session.is_live(tx, MINE, house.clock.now() + timedelta(seconds=59))
-        assert not await session.is_live(tx, MINE, house.clock.now() + timedelta(seconds=60))
+        assert session.is_live(tx, MINE, house.clock.now() + timedelta(seconds=59))
+        assert not session.is_live(tx, MINE, house.clock.now() + timedelta(seconds=60))
 
 
 async def test_no_turn_no_life(house: House) -> None:
-    async with house.db.read() as tx:
-        assert not await session.is_live(tx, "", house.clock.now())
-        assert not await session.is_live(tx, MINE + STOPPED, house.clock.now())
+    with house.tx() as tx:
+        assert not session.is_live(tx, "", house.clock.now())
+        assert not session.is_live(tx, MINE + STOPPED, house.clock.now())

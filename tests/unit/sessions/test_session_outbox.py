@@ -20,14 +20,14 @@ BOOT = "home:boot1"
 
 @pytest.fixture(autouse=True)
 async def opened(house: House) -> None:
-    async with house.db.write() as tx:
-        await session.open_session(tx, SESSION, "S", house.clock.now())
+    with house.tx() as tx:
+        session.open_session(tx, SESSION, "S", house.clock.now())
 
 
 async def put(house: House, key: str, *texts: str, chat: str = "7", channel: str = "test", kind: str = "reply") -> None:
     parts: list[Part] = [{"text": text} for text in texts]
-    async with house.db.write() as tx:
-        await outbox.put(
+    with house.tx() as tx:
+        outbox.put(
             tx,
             key,
             session_id="S",
@@ -42,8 +42,8 @@ async def put(house: House, key: str, *texts: str, chat: str = "7", channel: str
 
 
 async def claim(house: House, chat: str = CHAT, boot: str = BOOT) -> Delivery | Blocked | None:
-    async with house.db.write() as tx:
-        return await outbox.claim_next(tx, chat, boot, house.clock.now())
+    with house.tx() as tx:
+        return outbox.claim_next(tx, chat, boot, house.clock.now())
 
 
 async def claimed(house: House, chat: str = CHAT) -> Delivery:
@@ -53,12 +53,12 @@ async def claimed(house: House, chat: str = CHAT) -> Delivery:
 
 
 async def record(house: House, delivery: Delivery, result: SendResult) -> None:
-    async with house.db.write() as tx:
-        await outbox.record(tx, delivery, result, house.clock.now())
+    with house.tx() as tx:
+        outbox.record(tx, delivery, result, house.clock.now())
 
 
 async def states(house: House) -> list[tuple[str, str]]:
-    rows = await house.rows(deliveries.select().order_by(deliveries.c.id))
+    rows = house.rows(deliveries.select().order_by(deliveries.c.id))
     return [(row.part["text"], row.state) for row in rows]
 
 
@@ -84,7 +84,7 @@ async def test_a_key_that_is_there_adds_nothing(house: House) -> None:
 
 async def test_the_whole_text_is_kept_with_the_first_part(house: House) -> None:
     await put(house, "r1", "a", "b")
-    rows = await house.rows(deliveries.select().order_by(deliveries.c.id))
+    rows = house.rows(deliveries.select().order_by(deliveries.c.id))
     assert [row.text for row in rows] == ["a\nb", ""]
     assert [row.key for row in rows] == ["r1/0", "r1/1"]
 
@@ -106,10 +106,14 @@ async def test_chats_do_not_wait_for_one_another(house: House) -> None:
 
 
 async def test_of_many_senders_at_once_one_gets_the_part(house: House) -> None:
+    """Through two doors to one file, as two processes would."""
     await put(house, "r1", "a")
-    found = await asyncio.gather(*(claim(house) for _ in range(6)))
+    other = house.other_door()
+    claims = [door.write(outbox.claim_next, CHAT, BOOT, house.clock.now()) for door in [house.db, other] * 3]
+    found = await asyncio.gather(*claims)
     assert sum(isinstance(one, Delivery) for one in found) == 1
     assert sum(isinstance(one, Blocked) for one in found) == 5
+    await other.close()
 
 
 async def test_later_waits_as_long_as_the_platform_asked(house: House) -> None:
@@ -140,7 +144,7 @@ async def test_later_without_a_time_backs_off(house: House) -> None:
 async def test_refused_ends_the_part_with_its_reason(house: House) -> None:
     await put(house, "r1", "a")
     await record(house, await claimed(house), Refused("chat not found"))
-    (row,) = await house.rows(deliveries.select())
+    (row,) = house.rows(deliveries.select())
     assert (row.state, row.reason) == ("failed", "chat not found")
     assert await claim(house) is None
 
@@ -174,18 +178,18 @@ async def test_a_receipt_that_comes_late_takes_the_doubt_away(house: House) -> N
     house.clock.advance(STUCK_AFTER.total_seconds())
     assert (await claimed(house)).part["text"] == UNKNOWN_NOTICE
     await record(house, slow, Sent({"id": 5}))
-    (row, _) = await house.rows(deliveries.select().order_by(deliveries.c.id))
+    (row, _) = house.rows(deliveries.select().order_by(deliveries.c.id))
     assert (row.state, row.receipt) == ("sent", {"id": 5})
 
 
 async def test_a_dead_boot_leaves_no_claimed_part(house: House) -> None:
     await put(house, "r1", "a")
     await claimed(house)
-    async with house.db.write() as tx:
-        assert await outbox.close_dead(tx, "home", BOOT, house.clock.now()) == 0
-        assert await outbox.close_dead(tx, "other", "other:boot1", house.clock.now()) == 0
-        assert await outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 1
-        assert await outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
+    with house.tx() as tx:
+        assert outbox.close_dead(tx, "home", BOOT, house.clock.now()) == 0
+        assert outbox.close_dead(tx, "other", "other:boot1", house.clock.now()) == 0
+        assert outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 1
+        assert outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
     assert await states(house) == [("a", "unknown"), (UNKNOWN_NOTICE, "pending")]
 
 
@@ -194,8 +198,8 @@ async def test_a_mailbox_may_be_filled_again(house: House, channel: str) -> None
     await put(house, "r1", "a", channel=channel)
     chat = f"{channel}:7"
     await claimed(house, chat)
-    async with house.db.write() as tx:
-        await outbox.close_dead(tx, "home", "home:boot2", house.clock.now())
+    with house.tx() as tx:
+        outbox.close_dead(tx, "home", "home:boot2", house.clock.now())
     assert await states(house) == [("a", "pending")]
     await claimed(house, chat)
     house.clock.advance(STUCK_AFTER.total_seconds())
@@ -227,14 +231,14 @@ async def test_waiting_for_the_platform_ends_after_a_day(house: House) -> None:
     await record(house, await claimed(house), Later(60.0, "slow down"))
     house.clock.advance(60)
     assert await claim(house) is None
-    (row,) = await house.rows(deliveries.select())
+    (row,) = house.rows(deliveries.select())
     assert (row.state, row.reason) == ("expired", "not sent within 24 hours")
 
 
 async def test_when_the_next_part_is_due(house: House) -> None:
     async def due() -> Any:
-        async with house.db.read() as tx:
-            return await outbox.next_due(tx, CHAT)
+        with house.tx() as tx:
+            return outbox.next_due(tx, CHAT)
 
     assert await due() is None
     await put(house, "r1", "a")
@@ -251,23 +255,23 @@ async def test_when_the_next_part_is_due(house: House) -> None:
 async def test_chats_with_something_unsent(house: House) -> None:
     await put(house, "r1", "a", "b")
     await put(house, "r2", "c", chat="8")
-    async with house.db.read() as tx:
-        found = await outbox.unsent_chats(tx)
+    with house.tx() as tx:
+        found = outbox.unsent_chats(tx)
     assert [(row.chat_key, row.session_key, row.run_id) for row in found] == [
         (CHAT, SESSION, RUN),
         ("test:8", SESSION, RUN),
     ]
     await record(house, await claimed(house, "test:8"), Sent({}))
-    async with house.db.read() as tx:
-        assert [row.chat_key for row in await outbox.unsent_chats(tx)] == [CHAT]
+    with house.tx() as tx:
+        assert [row.chat_key for row in outbox.unsent_chats(tx)] == [CHAT]
 
 
 async def test_what_was_delivered_since(house: House) -> None:
     await put(house, "r1", "a", "b")
     await record(house, await claimed(house), Sent({}))
-    async with house.db.read() as tx:
-        rows = await outbox.since(tx, ["S"], 0)
+    with house.tx() as tx:
+        rows = outbox.since(tx, ["S"], 0)
         assert [row.part["text"] for row in rows] == ["a"]
-        assert await outbox.since(tx, ["S"], rows[0].id) == []
-        assert await outbox.since(tx, [], 0) == []
-        assert await outbox.exists(tx, "r1") and not await outbox.exists(tx, "r9")
+        assert outbox.since(tx, ["S"], rows[0].id) == []
+        assert outbox.since(tx, [], 0) == []
+        assert outbox.exists(tx, "r1") and not outbox.exists(tx, "r9")

@@ -11,18 +11,18 @@ from tests.unit.house import RUN, House, message, run_id
 
 
 async def say(house: House, text: str, key: str, session_id: str = "S", attach: bool = True) -> int:
-    async with house.db.write() as tx:
-        stored = await deposit.deposit(tx, message(text, key), key, new_session_id=session_id, now=house.clock.now())
+    with house.tx() as tx:
+        stored = deposit.deposit(tx, message(text, key), key, new_session_id=session_id, now=house.clock.now())
         if attach:
-            await deposit.attach_open(tx, stored.session_id)
+            deposit.attach_open(tx, stored.session_id)
     return stored.message_id
 
 
 async def answer(
     house: House, text: str, parent: int | None, step: str = "think#0", run: str = RUN, new_calls: Any = ()
 ) -> int:
-    async with house.db.write() as tx:
-        return await transcript.record_assistant(
+    with house.tx() as tx:
+        return transcript.record_assistant(
             tx,
             "S",
             run_id=run,
@@ -36,8 +36,8 @@ async def answer(
 
 
 async def read(house: House, head: int | None) -> list[tuple[str, str]]:
-    async with house.db.read() as tx:
-        return [(entry.role, entry.text) for entry in await transcript.load(tx, "S", head)]
+    with house.tx() as tx:
+        return [(entry.role, entry.text) for entry in transcript.load(tx, "S", head)]
 
 
 def wanted(step_key: str, name: str = "look", provider_id: str = "call_1") -> NewCall:
@@ -49,8 +49,8 @@ async def test_a_message_that_came_in_while_the_model_thought_stands_behind_the_
     second = await say(house, "two", "k2", attach=False)
     said = await answer(house, "to one", first)
     assert second < said
-    async with house.db.write() as tx:
-        head = await deposit.attach_open(tx, "S")
+    with house.tx() as tx:
+        head = deposit.attach_open(tx, "S")
     assert head == second
     assert await read(house, head) == [("user", "one"), ("assistant", "to one"), ("user", "two")]
     third = await answer(house, "to two", head, "think#1")
@@ -85,11 +85,11 @@ async def test_calls_come_with_their_message_in_their_order(house: House) -> Non
     first = await say(house, "one", "k1")
     one = await answer(house, "", first, "think#0", new_calls=[wanted("tool#0.0"), wanted("tool#0.1", "note")])
     two = await answer(house, "", one, "think#1", new_calls=[wanted("tool#1.0", "push")])
-    async with house.db.write() as tx:
-        record = await calls.find(tx, RUN, "tool#0.1")
+    with house.tx() as tx:
+        record = calls.find(tx, RUN, "tool#0.1")
         assert record is not None
-        await calls.finish(tx, record.id, ok=True, result="done\x00\ud800", now=house.clock.now())
-        entries = await transcript.load(tx, "S", two)
+        calls.finish(tx, record.id, ok=True, result="done\x00\ud800", now=house.clock.now())
+        entries = transcript.load(tx, "S", two)
     assert [[c.name for c in entry.calls] for entry in entries] == [[], ["look", "note"], ["push"]]
     assert [c.state for c in entries[1].calls] == [CallState.PLANNED, CallState.FINISHED]
     assert entries[1].calls[1].result == "done?"
@@ -98,17 +98,17 @@ async def test_calls_come_with_their_message_in_their_order(house: House) -> Non
 async def test_the_same_provider_id_twice_is_only_data(house: House) -> None:
     first = await say(house, "one", "k1")
     head = await answer(house, "", first, new_calls=[wanted("tool#0.0"), wanted("tool#0.1")])
-    async with house.db.read() as tx:
-        assert await transcript.planned_calls(tx, head) == [("tool#0.0", "look"), ("tool#0.1", "look")]
+    with house.tx() as tx:
+        assert transcript.planned_calls(tx, head) == [("tool#0.0", "look"), ("tool#0.1", "look")]
 
 
 async def test_a_step_finds_its_own_record_and_no_other(house: House) -> None:
     first = await say(house, "one", "k1")
     head = await answer(house, "words", first, "think#2")
-    async with house.db.read() as tx:
-        assert await transcript.find_step(tx, RUN, "think#2") == head
-        assert await transcript.find_step(tx, RUN, "think#1") is None
-        assert await transcript.find_step(tx, run_id(5), "think#2") is None
+    with house.tx() as tx:
+        assert transcript.find_step(tx, RUN, "think#2") == head
+        assert transcript.find_step(tx, RUN, "think#1") is None
+        assert transcript.find_step(tx, run_id(5), "think#2") is None
 
 
 async def test_recent_lines_are_in_order_and_without_empty_ones(house: House) -> None:
@@ -116,38 +116,38 @@ async def test_recent_lines_are_in_order_and_without_empty_ones(house: House) ->
     head = await answer(house, "", first, new_calls=[wanted("tool#0.0")])
     house.clock.advance(5)
     await answer(house, "two", head, "think#1")
-    async with house.db.read() as tx:
-        lines = await transcript.recent(tx, "S", 10)
+    with house.tx() as tx:
+        lines = transcript.recent(tx, "S", 10)
         assert [line[:2] for line in lines] == [("user", "one"), ("assistant", "two")]
         assert lines[1][2] - lines[0][2] == timedelta(seconds=5) and lines[0][2].tzinfo is not None
-        assert [line[1] for line in await transcript.recent(tx, "S", 1)] == ["two"]
+        assert [line[1] for line in transcript.recent(tx, "S", 1)] == ["two"]
 
 
 async def test_a_draft_stays_what_it_was_otherwise(house: House) -> None:
     first = await say(house, "one", "k1")
     head = await answer(house, "words", first)
-    async with house.db.write() as tx:
-        await transcript.mark_draft(tx, head)
-        (_, entry) = await transcript.load(tx, "S", head)
+    with house.tx() as tx:
+        transcript.mark_draft(tx, head)
+        (_, entry) = transcript.load(tx, "S", head)
         assert entry.data == {"model": "m", "draft": True}
-        assert await transcript.text_of(tx, head) == "words"
-        assert await transcript.text_of(tx, 999) == ""
+        assert transcript.text_of(tx, head) == "words"
+        assert transcript.text_of(tx, 999) == ""
 
 
 async def test_surrogates_and_nul_never_reach_the_file(house: House) -> None:
     first = await say(house, "a\x00b\udc80c", "k1")
     head = await answer(house, "x\ud800\x00", first, new_calls=[wanted("tool#0.0", "lo\ud800ok")])
-    async with house.db.read() as tx:
-        texts = [entry.text for entry in await transcript.load(tx, "S", head)]
+    with house.tx() as tx:
+        texts = [entry.text for entry in transcript.load(tx, "S", head)]
     assert texts == ["ab?c", "x?"]
 
 
 async def test_other_sessions_are_not_read(house: House) -> None:
     await say(house, "mine", "k1")
-    async with house.db.write() as tx:
+    with house.tx() as tx:
         other = message("theirs", "k2", session_key="test:other")
-        await deposit.deposit(tx, other, "k2", new_session_id="T", now=house.clock.now())
-        theirs = await deposit.attach_open(tx, "T")
-        assert [e.text for e in await transcript.load(tx, "T", theirs)] == ["theirs"]
-        assert await session.count_messages(tx, "T") == 1
-    assert [row.text for row in await house.rows(messages.select().where(messages.c.session_id == "S"))] == ["mine"]
+        deposit.deposit(tx, other, "k2", new_session_id="T", now=house.clock.now())
+        theirs = deposit.attach_open(tx, "T")
+        assert [e.text for e in transcript.load(tx, "T", theirs)] == ["theirs"]
+        assert session.count_messages(tx, "T") == 1
+    assert [row.text for row in house.rows(messages.select().where(messages.c.session_id == "S"))] == ["mine"]

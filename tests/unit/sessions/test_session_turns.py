@@ -10,13 +10,13 @@ from tests.unit.house import RUN, SESSION, House, message, run_id
 
 @pytest.fixture(autouse=True)
 async def opened(house: House) -> None:
-    async with house.db.write() as tx:
-        await session.open_session(tx, SESSION, "S", house.clock.now())
+    with house.tx() as tx:
+        session.open_session(tx, SESSION, "S", house.clock.now())
         await start(house, tx, RUN)
 
 
 async def start(house: House, tx: object, run: str, model: str = "m") -> None:
-    await turns.start(
+    turns.start(
         tx,  # type: ignore[arg-type]
         run,
         "S",
@@ -29,59 +29,59 @@ async def start(house: House, tx: object, run: str, model: str = "m") -> None:
 
 
 async def test_starting_again_changes_nothing(house: House) -> None:
-    async with house.db.write() as tx:
-        await turns.end(tx, RUN, "finished", house.clock.now())
+    with house.tx() as tx:
+        turns.end(tx, RUN, "finished", house.clock.now())
         await start(house, tx, RUN, model="another")
-        row = await turns.find(tx, RUN)
+        row = turns.find(tx, RUN)
     assert row is not None and (row.state, row.model, row.activity, row.iteration) == ("finished", "m", "thinking", 0)
 
 
 async def test_the_newest_is_that_of_the_newest_run(house: House) -> None:
-    async with house.db.write() as tx:
+    with house.tx() as tx:
         await start(house, tx, run_id(7))
         await start(house, tx, run_id(6))
-        newest = await turns.newest(tx, "S")
+        newest = turns.newest(tx, "S")
         assert newest is not None and newest.run_id == run_id(7)
-        assert await turns.newest(tx, "T") is None
+        assert turns.newest(tx, "T") is None
 
 
 async def test_what_it_does_is_noted(house: House) -> None:
-    async with house.db.write() as tx:
-        await turns.note_activity(tx, RUN, "tool", tool="bash", iteration=3)
-        row = await turns.find(tx, RUN)
+    with house.tx() as tx:
+        turns.note_activity(tx, RUN, "tool", tool="bash", iteration=3)
+        row = turns.find(tx, RUN)
         assert row is not None and (row.activity, row.tool, row.iteration) == ("tool", "bash", 3)
-        await turns.note_activity(tx, RUN, "thinking")
-        row = await turns.find(tx, RUN)
+        turns.note_activity(tx, RUN, "thinking")
+        row = turns.find(tx, RUN)
         assert row is not None and (row.activity, row.tool, row.iteration) == ("thinking", None, 3)
-        await turns.wait_until(tx, RUN, house.clock.now() + timedelta(seconds=5))
-        row = await turns.find(tx, RUN)
+        turns.wait_until(tx, RUN, house.clock.now() + timedelta(seconds=5))
+        row = turns.find(tx, RUN)
         assert row is not None and (row.activity, row.tool) == ("waiting", None)
 
 
 async def test_every_announcement_has_a_fresh_number(house: House) -> None:
-    async with house.db.write() as tx:
-        assert [await turns.count_announcement(tx, RUN) for _ in range(3)] == [1, 2, 3]
+    with house.tx() as tx:
+        assert [turns.count_announcement(tx, RUN) for _ in range(3)] == [1, 2, 3]
 
 
 async def test_settled_is_noted_once(house: House) -> None:
-    async with house.db.write() as tx:
-        await turns.settle(tx, RUN, house.clock.now())
-        first = await turns.find(tx, RUN)
+    with house.tx() as tx:
+        turns.settle(tx, RUN, house.clock.now())
+        first = turns.find(tx, RUN)
         house.clock.advance(60)
-        await turns.settle(tx, RUN, house.clock.now())
-        second = await turns.find(tx, RUN)
+        turns.settle(tx, RUN, house.clock.now())
+        second = turns.find(tx, RUN)
     assert first is not None and second is not None and first.settled_at == second.settled_at
 
 
 async def test_the_turn_of_a_message(house: House) -> None:
-    async with house.db.write() as tx:
-        await deposit.deposit(tx, message(), "k1", new_session_id="X", now=house.clock.now())
-        await deposit.attach_open(tx, "S")
-        row = await turns.for_message(tx, "k1")
+    with house.tx() as tx:
+        deposit.deposit(tx, message(), "k1", new_session_id="X", now=house.clock.now())
+        deposit.attach_open(tx, "S")
+        row = turns.for_message(tx, "k1")
         assert row is not None and (row.state, row.answered_by, row.session_id) == ("open", None, "S")
-        await deposit.close_shown(tx, "S", RUN, "answered")
-        row = await turns.for_message(tx, "k1")
+        deposit.close_shown(tx, "S", RUN, "answered")
+        row = turns.for_message(tx, "k1")
         assert row is not None and (row.state, row.answered_by) == ("answered", RUN)
-        assert await turns.for_message(tx, "k2") is None
-        assert await turns.holder(tx, "S") == ""
-        assert await turns.holder(tx, "nowhere") == ""
+        assert turns.for_message(tx, "k2") is None
+        assert turns.holder(tx, "S") == ""
+        assert turns.holder(tx, "nowhere") == ""
