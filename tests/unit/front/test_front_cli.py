@@ -142,7 +142,7 @@ def test_a_fault_of_ours_is_a_sentence_and_no_traceback(moab_env: dict[str, str]
 
 def test_a_terminal_that_cannot_show_an_answer_shows_the_rest(moab: Moab, service: FakeService) -> None:
     service.script["hello"] = "caf\u00e9 \u4f60"
-    done = moab("send", "hello", "--wait", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    done = moab("chat", stdin="hello\n", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stdout) == (0, "caf? ?\n")
 
 
