@@ -21,6 +21,7 @@ from app import failpoints
 from app.agent.accept import accept
 from app.agent.harness import Harness
 from app.agent.llm import LiteLLM
+from app.agent.sweep import send_unsent
 from app.channels import outbox
 from app.channels.channel import Channel
 from app.channels.mailbox import MailboxChannel
@@ -81,6 +82,7 @@ async def running(settings: Settings, port: int | None = None, clock: Clock | No
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stack.push_async_callback(_shut, server, serving)
         await engine.sync(url)
+        await send_unsent(harness)
         note = settings.home / "service.json"
         write_atomic(note, json.dumps({"url": url, "pid": os.getpid()}))
         note.chmod(0o600)

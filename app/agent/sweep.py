@@ -5,10 +5,11 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.agent.announce import announce, reply_event
+from app.agent.announce import announce, reply_event, start_message
 from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
+from app.events import MessageReceived
 from app.sessions import deposit, session
 from app.tables import messages, sessions
 
@@ -24,6 +25,15 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     if events:
         await announce(harness, events)
     return {"woken": len(wakes), "unsent": len(replies), "at": now.isoformat()}
+
+
+async def send_unsent(harness: Harness) -> int:
+    """At start-up: send the start signals that an earlier process stored the message for and did not get to send."""
+    rows = await harness.db.read(deposit.unsent_events)
+    for row in rows:
+        event = MessageReceived.from_data(row.event | {"messageKey": row.message_key})
+        await start_message(harness, event, row.message_key)
+    return len(rows)
 
 
 def _due(tx: Tx, harness: Harness, session_key: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

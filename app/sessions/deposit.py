@@ -130,6 +130,16 @@ def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
     )
 
 
+def unsent_events(tx: Tx) -> Sequence[Any]:
+    """Rows (message_key, event) of open inputs whose start signal is not known to have been sent, oldest first."""
+    query = (
+        select(messages.c.message_key, messages.c.event)
+        .where(messages.c.state == "open", messages.c.event_sent_at.is_(None), messages.c.attached.is_(False))
+        .order_by(messages.c.id)
+    )
+    return tx.execute(query).all()
+
+
 def place_of(tx: Tx, session_id: str, run_id: str) -> Any | None:
     """(channel, destination) of the newest input that is open and shown, or was answered by this run."""
     query = (
