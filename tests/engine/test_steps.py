@@ -401,3 +401,32 @@ async def test_numbers_that_are_no_json_become_null(tmp_path: Path) -> None:
         run = await lab.run_of(await lab.send("go"))
 
     assert run.run.output == {"nan": None, "half": "\ufffd"}
+
+
+async def test_a_step_may_send_events_to_the_engine(tmp_path: Path) -> None:
+    """What it starts must not inherit the sender's context, where the SDK keeps the step that is running."""
+    engine: list[Any] = []
+
+    def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+        @client.create_function(fn_id="sends", trigger=_GO)
+        async def sends(ctx: Context) -> Any:
+            async def send() -> Any:
+                return await engine[0].send([{"name": "child"}, {"name": "child", "ts": engine[0].now_ms() + 5_000}])
+
+            return await ctx.step.run("send", send)
+
+        @client.create_function(fn_id="child", trigger=inngest.TriggerEvent(event="child"), retries=0)
+        async def child(ctx: Context) -> str:
+            async def body() -> str:
+                return "ran"
+
+            return await ctx.step.run("s", body)
+
+        return [sends, child]
+
+    async with running(tmp_path / "engine.db", build) as lab:
+        engine.append(lab.engine)
+        await lab.send("go")
+        await lab.pass_time(6)
+
+        assert [run.output for run in await lab.runs_of("rec-child")] == ["ran", "ran"]
