@@ -103,7 +103,7 @@ def understand(harness: Harness, flow: Flow, record: CallRecord) -> tuple[Tool, 
         raise BadInput(f"There is no tool {record.name!r}. Available: {', '.join(sorted(tools)) or 'none'}.")
     try:
         parsed = json.loads(record.arguments or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{record.name}: the arguments are not valid JSON ({error}). Send one JSON object.") from error
     if not isinstance(parsed, dict):
         raise BadInput(f"{record.name}: the arguments are not a JSON object but {type(parsed).__name__}.")

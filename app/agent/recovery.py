@@ -16,7 +16,7 @@ Move = Literal["wait", "fall_back", "shrink", "explain"]
 
 @dataclass(frozen=True)
 class Trials:
-    """What was tried so far in this turn; `waits` and `shrinks` start again after a success."""
+    """What was tried so far in this turn; `waits` start again after a success, what was too long stays too long."""
 
     waits: int = 0
     shrinks: int = 0
