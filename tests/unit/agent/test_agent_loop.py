@@ -1,0 +1,351 @@
+"""The loop with scripted bodies: the order of its steps, and that a replay takes the branches it took before."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.agent.flow import Ending
+from app.agent.loop import CRASHED, OFFER, TWICE_EMPTY, Bodies, Body, run_turn
+from app.agent.recovery import EXPLANATIONS
+from tests.unit.house import flow
+
+UNTIL = "2026-01-05T12:00:02+00:00"
+ANSWERED = {"kind": "answered"}
+
+
+def say(head: int = 9) -> dict[str, Any]:
+    return {"kind": "say", "head": head}
+
+
+def act(*names: str, number: int = 0) -> dict[str, Any]:
+    """A thought that wishes for tools; `!name` is a durable one."""
+    calls = [
+        {"key": f"tool#{number}.{i}", "name": name.lstrip("!"), "durable": name.startswith("!")}
+        for i, name in enumerate(names)
+    ]
+    return {"kind": "act", "head": 1, "calls": calls}
+
+
+def failed(trouble: str) -> dict[str, Any]:
+    return {"kind": "failed", "trouble": trouble, "message": "m", "wait_until": UNTIL}
+
+
+class Interrupted(BaseException):
+    """What the SDK raises to end a request once a step has run."""
+
+
+@dataclass
+class FakeSteps:
+    """Memoizes answers as an engine does, under id and index; `one_at_a_time` interrupts after each new step."""
+
+    memos: dict[str, Any] = field(default_factory=dict)
+    one_at_a_time: bool = False
+    order: list[str] = field(default_factory=list)
+    outcome: Mapping[str, Any] = field(default_factory=lambda: {"ok": True, "value": {"text": "child"}})
+
+    async def run(self, step_id: str, body: Body, *args: Any) -> Mapping[str, Any]:
+        key = self._key(step_id)
+        if key not in self.memos:
+            json.dumps(args)
+            self.memos[key] = json.loads(json.dumps(await body(*args)))
+            self._interrupt()
+        return dict(self.memos[key])
+
+    async def sleep_until(self, step_id: str, until: datetime) -> None:
+        key = self._key(step_id)
+        assert until.tzinfo is not None
+        if key not in self.memos:
+            self.memos[key] = None
+            self._interrupt()
+
+    async def invoke(self, step_id: str, function_id: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        key = self._key(f"{step_id}({function_id})")
+        if key not in self.memos:
+            self.memos[key] = dict(self.outcome)
+            self._interrupt()
+        return dict(self.memos[key])
+
+    def _key(self, step_id: str) -> str:
+        key = f"{step_id}/{sum(one.rpartition('/')[0] == step_id for one in self.order)}"
+        self.order.append(key)
+        return key
+
+    def _interrupt(self) -> None:
+        if self.one_at_a_time:
+            raise Interrupted
+
+    @property
+    def ids(self) -> list[str]:
+        return [key.rpartition("/")[0] for key in self.order]
+
+
+@dataclass
+class Script:
+    """Bodies that answer by number: thoughts and endings in order, observations by call key."""
+
+    thoughts: list[dict[str, Any]]
+    endings: list[dict[str, Any]] = field(default_factory=lambda: [ANSWERED])
+    observations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    finished: list[dict[str, Any]] = field(default_factory=list)
+    observed: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def bodies(self) -> Bodies:
+        return Bodies(think=self.think, act=self.act, observe=self.observe, finish=self.finish)
+
+    async def think(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.requests.append(dict(request))
+        number = int(request["key"].partition("#")[2])
+        return self.thoughts[min(number, len(self.thoughts) - 1)]
+
+    async def act(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
+        usual = {"kind": "invoke", "invoke": {"task": "t"}} if call["durable"] else {"kind": "done"}
+        return self.observations.get(call["key"], usual)
+
+    async def observe(self, call: Mapping[str, Any], outcome: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.observed.append(outcome)
+        return {"kind": "done"}
+
+    async def finish(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.finished.append(dict(request))
+        number = sum(1 for one in self.finished if one["state"] == "finished") - 1
+        return self.endings[min(max(number, 0), len(self.endings) - 1)]
+
+
+async def play(script: Script, limit: int = 20, fallback: str = "", **options: Any) -> tuple[Ending, FakeSteps]:
+    steps = FakeSteps(**options)
+    ending = await run_turn(steps, script.bodies, flow("S", max_iterations=limit, fallback=fallback))
+    return ending, steps
+
+
+async def test_words_end_the_turn() -> None:
+    script = Script([say(7)])
+    ending, steps = await play(script)
+    assert (ending.kind, steps.ids) == ("answered", ["think", "finish"])
+    assert script.finished == [{"key": "finish#1", "head": 7, "text": "", "state": "finished"}]
+
+
+async def test_calls_run_one_after_the_other_then_it_thinks_again() -> None:
+    script = Script([act("look", "push"), act("look", number=1), say()])
+    _, steps = await play(script)
+    assert steps.ids == ["think", "tool-look", "tool-push", "think", "tool-look", "think", "finish"]
+    assert [r["key"] for r in script.requests] == ["think#0", "think#1", "think#2"]
+    assert [r["iteration"] for r in script.requests] == [0, 1, 2]
+
+
+async def test_a_name_of_any_length_makes_a_short_step_id() -> None:
+    _, steps = await play(Script([act("n" * 9_000), say()]))
+    assert steps.ids[1] == "tool-" + "n" * 64
+
+
+async def test_a_durable_call_is_invoked_and_observed() -> None:
+    script = Script([act("!delegate_task", "look"), say()])
+    _, steps = await play(script)
+    assert steps.ids == [
+        "think",
+        "tool-delegate_task",
+        "delegate(sub-agent)",
+        "observe",
+        "tool-look",
+        "think",
+        "finish",
+    ]
+    assert script.observed == [{"ok": True, "value": {"text": "child"}}]
+
+
+async def test_a_child_that_failed_is_observed_too() -> None:
+    script = Script([act("!delegate_task"), say()])
+    ending, _ = await play(script, outcome={"ok": False, "error": "gone"})
+    assert ending.kind == "answered" and script.observed == [{"ok": False, "error": "gone"}]
+
+
+async def test_a_durable_call_with_a_record_is_not_invoked_again() -> None:
+    script = Script([act("!delegate_task"), say()], observations={"tool#0.0": {"kind": "done"}})
+    _, steps = await play(script)
+    assert "delegate(sub-agent)" not in steps.ids
+
+
+async def test_a_failed_tool_does_not_end_the_turn() -> None:
+    script = Script([act("push"), say()], observations={"tool#0.0": {"kind": "done", "ok": False}})
+    ending, _ = await play(script)
+    assert ending.kind == "answered"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending", "text", "state"),
+    [
+        ("superseded", "superseded", None, None),
+        ("stopped", "stopped", None, None),
+        ("stale", "answered", OFFER, "offered"),
+        ("crashed", "answered", CRASHED, "failed"),
+    ],
+)
+@pytest.mark.parametrize("where", ["think", "tool"])
+async def test_what_stops_a_turn(kind: str, ending: str, text: str | None, state: str | None, where: str) -> None:
+    observed = {"tool#0.0": {"kind": kind}}
+    script = Script([{"kind": kind}]) if where == "think" else Script([act("look", "push")], observations=observed)
+    found, steps = await play(script)
+    assert found.kind == ending and "tool-push" not in steps.ids
+    assert [(one["text"], one["state"]) for one in script.finished] == ([(text, state)] if text else [])
+
+
+async def test_one_empty_answer_is_nudged_two_end_the_turn() -> None:
+    script = Script([{"kind": "empty"}, say()])
+    ending, _ = await play(script)
+    assert ending.kind == "answered" and [r["nudge"] for r in script.requests] == [False, True]
+    script = Script([{"kind": "empty"}])
+    _, steps = await play(script)
+    assert steps.ids == ["think", "think", "finish"]
+    assert (script.finished[0]["text"], script.finished[0]["state"]) == (TWICE_EMPTY, "failed")
+
+
+async def test_an_empty_answer_costs_no_iteration_and_is_forgiven_after_a_round() -> None:
+    script = Script([{"kind": "empty"}, act("look", number=1), {"kind": "empty"}, say()])
+    ending, _ = await play(script)
+    assert ending.kind == "answered"
+    assert [(r["iteration"], r["nudge"]) for r in script.requests] == [(0, False), (0, True), (1, False), (1, True)]
+
+
+async def test_an_overloaded_model_is_waited_for() -> None:
+    script = Script([failed("overloaded"), failed("overloaded"), say()])
+    _, steps = await play(script)
+    assert steps.ids == ["think", "wait", "think", "wait", "think", "finish"]
+    assert [(r["waits"], r["iteration"]) for r in script.requests] == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_patience_ends_with_the_fallback_then_with_an_explanation() -> None:
+    script = Script([failed("overloaded")])
+    _, steps = await play(script, fallback="other/model")
+    assert steps.ids == ["think", "wait"] * 3 + ["think"] + ["think", "wait"] * 3 + ["think", "finish"]
+    assert [r["model"] for r in script.requests] == ["test/model"] * 4 + ["other/model"] * 4
+    assert script.finished[0]["text"] == EXPLANATIONS[_trouble("overloaded")]
+
+
+def _trouble(name: str) -> Any:
+    return next(trouble for trouble in EXPLANATIONS if trouble == name)
+
+
+async def test_a_refusal_falls_back_at_once_and_stays_there() -> None:
+    script = Script([failed("rejected"), act("look", number=1), say()])
+    _, steps = await play(script, fallback="other/model")
+    assert steps.ids == ["think", "think", "tool-look", "think", "finish"]
+    assert [r["model"] for r in script.requests] == ["test/model", "other/model", "other/model"]
+
+
+async def test_overflow_shrinks_without_a_wait_or_an_iteration_and_stays_shrunk() -> None:
+    script = Script([failed("overflow"), failed("overflow"), act("look", number=2), say()])
+    _, steps = await play(script)
+    assert steps.ids == ["think", "think", "think", "tool-look", "think", "finish"]
+    assert [(r["shrink"], r["iteration"]) for r in script.requests] == [(0, 0), (1, 0), (2, 0), (2, 1)]
+
+
+async def test_what_cannot_be_mended_is_explained() -> None:
+    script = Script([failed("quota")])
+    _, steps = await play(script)
+    assert steps.ids == ["think", "finish"]
+    assert (script.finished[0]["text"], script.finished[0]["state"]) == (EXPLANATIONS[_trouble("quota")], "failed")
+
+
+async def test_a_newer_message_at_the_end_makes_it_think_on() -> None:
+    script = Script([say(1), say(2)], endings=[{"kind": "more"}, ANSWERED])
+    ending, steps = await play(script)
+    assert ending.kind == "answered" and steps.ids == ["think", "finish", "think", "finish"]
+    assert [one["key"] for one in script.finished] == ["finish#1", "finish#2"]
+
+
+async def test_messages_without_end_use_the_budget_up() -> None:
+    script = Script([say()], endings=[{"kind": "more"}])
+    _, steps = await play(script, limit=3)
+    assert steps.ids == ["think", "finish"] * 3 + ["finish"]
+    assert script.finished[-1]["state"] == "failed" and "3 steps" in script.finished[-1]["text"]
+
+
+async def test_the_limit_of_iterations() -> None:
+    script = Script([act("look")])
+    _, steps = await play(script, limit=20)
+    assert steps.ids.count("think") == 20 and steps.ids[-1] == "finish"
+    assert [r["iteration"] for r in script.requests] == list(range(20))
+    assert "20 steps" in script.finished[0]["text"]
+
+
+@pytest.mark.parametrize("kind", ["superseded", "stopped", "crashed", "failed", "offered"])
+async def test_the_ending_is_what_finish_says(kind: str) -> None:
+    ending, _ = await play(Script([say()], endings=[{"kind": kind, "text": "t"}]))
+    assert (ending.kind, ending.text) == (kind, "t")
+
+
+SCENARIOS = [
+    Script([act("look", "!delegate_task"), failed("overloaded"), {"kind": "empty"}, act("push", number=3), say()]),
+    Script([failed("rejected"), failed("overflow"), act("look", number=2), say(), say()], [{"kind": "more"}, ANSWERED]),
+    Script([act("look")]),
+    Script([{"kind": "empty"}]),
+    Script([act("look", "push", number=0)], observations={"tool#0.1": {"kind": "stale"}}),
+]
+
+
+@pytest.mark.parametrize("script", SCENARIOS)
+async def test_a_replay_from_any_cut_takes_the_same_steps(script: Script) -> None:
+    await _assert_replays(script, fallback="other/model")
+
+
+THOUGHTS = st.sampled_from(
+    [
+        act("look"),
+        act("look", "push"),
+        act("!delegate_task"),
+        say(),
+        {"kind": "empty"},
+        *map(failed, ["overloaded", "unavailable", "rejected", "quota", "overflow", "invalid"]),
+        {"kind": "superseded"},
+        {"kind": "stopped"},
+        {"kind": "stale"},
+        {"kind": "crashed"},
+    ]
+)
+ENDINGS = st.sampled_from([ANSWERED, {"kind": "more"}, {"kind": "superseded"}])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(THOUGHTS, min_size=1, max_size=8), st.lists(ENDINGS, min_size=1, max_size=3), st.booleans())
+async def test_any_turn_replays_to_the_same_steps(
+    thoughts: list[dict[str, Any]], endings: list[dict[str, Any]], has_fallback: bool
+) -> None:
+    await _assert_replays(Script(thoughts, endings), "other/model" if has_fallback else "")
+
+
+async def _assert_replays(script: Script, fallback: str) -> None:
+    """Cut behind every step: what is remembered is not run again, and the rest comes in the same order."""
+    conditions = flow("S", max_iterations=6, fallback=fallback)
+    whole = FakeSteps()
+    ending = await run_turn(whole, _fresh(script), conditions)
+    for cut in range(len(whole.order) + 1):
+        again = FakeSteps(memos={key: whole.memos[key] for key in whole.order[:cut]})
+        bodies = _fresh(script, done=[whole.memos[key] for key in whole.order[:cut] if key.startswith("finish/")])
+        assert await run_turn(again, bodies, conditions) == ending
+        assert again.order == whole.order
+    assert await _as_an_engine(script, conditions) == (ending, whole.order)
+
+
+def _fresh(script: Script, done: Any = ()) -> Bodies:
+    endings = script.endings[len(done) :] or script.endings[-1:]
+    return Script(script.thoughts, endings, script.observations).bodies
+
+
+async def _as_an_engine(script: Script, conditions: Any) -> tuple[Ending, list[str]]:
+    """One new step a request, as the SDK does it: everything before it comes from memory."""
+    bodies, memos = _fresh(script), dict[str, Any]()
+    for _ in range(200):
+        steps = FakeSteps(memos=memos, one_at_a_time=True)
+        try:
+            ending = await run_turn(steps, bodies, conditions)
+        except Interrupted:
+            continue
+        return ending, steps.order
+    raise AssertionError("the turn does not end")
