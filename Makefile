@@ -10,6 +10,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 READY := $(VENV)/.ready
 LOCAL_MODEL := $(VENV)/.local-model
+CODE := app functions tools webhooks tests
 SESSION ?= default
 
 # Everything that set-up says goes to stderr: on stdout of `make chat` there are only answers.
@@ -46,8 +47,8 @@ test: $(READY)
 	@$(PY) -m pytest $(ARGS)
 
 lint: $(READY)
-	@$(PY) -m ruff check .
-	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check $(CODE)
+	@$(PY) -m ruff format --check $(CODE)
 	@$(PY) -m mypy
 
 # The developers' tools are read out of pyproject.toml here, because the pip of Python 3.11 knows no --group.
