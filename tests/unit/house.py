@@ -2,21 +2,30 @@
 
 import asyncio
 import contextlib
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.agent.flow import Flow
+from app.agent import accept, act, finish, think
+from app.agent import receive as receive_module
+from app.agent.flow import Ending, Flow
 from app.agent.harness import Harness
-from app.agent.llm import Completion, ModelFailure
+from app.agent.llm import Completion, ModelFailure, ToolWish
+from app.agent.loop import run_turn
+from app.agent.receive import receive
 from app.agent.tool import Effect, Tool, Toolbox, ToolContext, ToolResult, tool
+from app.agent.turn import bodies_of
+from app.channels import delivery
 from app.channels.channel import Part, SendResult, Sent
 from app.clock import ManualClock
 from app.config import MODEL_FOR_KEY, Settings
@@ -263,3 +272,74 @@ def flow(session_id: str, run: str = RUN, **changes: Any) -> Flow:
         "max_iterations": 20,
     }
     return Flow(**fields | changes)
+
+
+async def begin(house: House, text: str = "hello", key: str = "test:1", run: str = RUN, **changes: Any) -> Flow:
+    """What `receive` says to a message."""
+    event = message(text, key, **changes)
+    return Flow.model_validate(await receive(house.harness, run, event, key, changes.get("origin") != "task"))
+
+
+def ask(number: int = 0, **changes: Any) -> dict[str, Any]:
+    """The request of a think step."""
+    request = {"key": f"think#{number}", "iteration": number, "model": "test/model"}
+    return request | {"waits": 0, "shrink": 0, "nudge": False} | changes
+
+
+def wishes(*calls: tuple[str, Mapping[str, Any] | str], text: str = "") -> Completion:
+    """A model's answer that wishes for tools, with one provider id for all of them."""
+    return Completion(
+        text,
+        tuple(
+            ToolWish("call_1", name, given if isinstance(given, str) else json.dumps(given)) for name, given in calls
+        ),
+    )
+
+
+class DirectSteps:
+    """Runs bodies one after the other and remembers nothing; sleeping moves the clock. Implements `Steps`."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self.ids: list[str] = []
+
+    async def run(self, step_id: str, body: Any, *args: Any) -> Mapping[str, Any]:
+        self.ids.append(step_id)
+        return dict(json.loads(json.dumps(await body(*args))))
+
+    async def sleep_until(self, step_id: str, until: datetime) -> None:
+        self.ids.append(step_id)
+        self._house.clock.advance(max(0.0, (until - self._house.clock.now()).total_seconds()))
+
+    async def invoke(self, step_id: str, function_id: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.ids.append(step_id)
+        return {"ok": True, "value": {"text": "the child's answer", "ok": True}}
+
+
+async def whole_turn(house: House, text: str = "hello", key: str = "test:1", run: str = RUN) -> Ending:
+    """A message from its receipt to the end of its turn."""
+    conditions = await begin(house, text, key, run)
+    return await run_turn(DirectSteps(house), bodies_of(house.harness, conditions), conditions)
+
+
+REACHING = (accept, act, finish, receive_module, think, delivery)
+"""The modules with failpoints."""
+
+
+class Killed(BaseException):
+    """What `kill_at` raises where a failpoint would end the process."""
+
+
+@contextlib.contextmanager
+def kill_at(*points: str) -> Iterator[None]:
+    """Ends the block at the first of these failpoints that is reached, as `kill -9` would; fails if none is."""
+
+    def die(name: str) -> None:
+        if name in points:
+            raise Killed(name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in REACHING:
+            patch.setattr(module, "reach", die)
+        with pytest.raises(Killed):
+            yield
