@@ -9,11 +9,13 @@ from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
 from app.events import Destination
-from app.sessions import deposit, turns
+from app.sessions import calls, deposit, session, turns
 
 log = logging.getLogger("moab.agent")
 
 SORRY = "Something went wrong and I could not finish this. The message is kept; please try again. (run {run_id})"
+
+TASK_FAILED = "The task failed inside the service and came to no answer."
 
 
 async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,6 +40,8 @@ def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> Any | None:
     deposit.close_shown(tx, turn.session_id, run_id, "failed")
     turns.end(tx, run_id, "failed", now, error=error)
     turns.settle(tx, run_id, now)
+    if (call := calls.of_child(tx, session.key_of(tx, turn.session_id))) is not None:
+        calls.finish(tx, call.id, ok=False, result=TASK_FAILED, now=now)
     if place is None or place.channel not in harness.channels:
         return None
     text = SORRY.format(run_id=run_id)

@@ -59,6 +59,10 @@ class LLM(Protocol):
         """Ask `model` (a litellm name) with OpenAI-format messages and tool descriptions."""
         ...
 
+    async def warm(self) -> None:
+        """Make ready, so that the first call does not wait."""
+        ...
+
 
 class Endpoint(Protocol):
     """Where a model of our own answers: see `LocalModel`."""
@@ -102,7 +106,12 @@ class LiteLLM:
             request["api_base"] = self._api_base
         try:
             if self._local is not None and model == self._local_name:
-                request |= {"api_base": await self._local.start(), "api_key": "none", "max_tokens": 400}
+                request |= {
+                    "api_base": await self._local.start(),
+                    "api_key": "none",
+                    "max_tokens": 400,
+                    "temperature": 0,
+                }
                 model = "openai/local"
             answer = await litellm.acompletion(model=model, **request)
         except Exception as error:  # litellm raises its own tree and what its many parts let through

@@ -42,6 +42,7 @@ def _record(tx: Tx, harness: Harness, spawn: SubagentSpawn, answer: str, ok: boo
     if call is None:
         return None
     calls.finish(tx, call.id, ok=ok, result=answer, now=now)
+    turns.seen(tx, spawn.parent_run_id, now)  # its own next step may take a moment, and nobody may take it over
     parent = turns.find(tx, spawn.parent_run_id)
     if parent is None or parent.state not in ("superseded", "failed"):
         return None

@@ -73,6 +73,20 @@ def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> Ca
     return None
 
 
+def running_children(tx: Tx, session_id: str) -> list[CallRecord]:
+    """Calls of this session whose sub-agents still work, whichever turn delegated to them."""
+    query = select(calls).where(
+        calls.c.session_id == session_id, calls.c.state == CallState.STARTED, calls.c.child_key.is_not(None)
+    )
+    return [CallRecord.from_row(row) for row in tx.execute(query).all()]
+
+
+def of_child(tx: Tx, child_key: str) -> CallRecord | None:
+    """The call that waits for this sub-agent."""
+    row = tx.execute(select(calls).where(calls.c.child_key == child_key, calls.c.state == CallState.STARTED)).first()
+    return None if row is None else CallRecord.from_row(row)
+
+
 def start(tx: Tx, call_id: int, boot_id: str, now: datetime, child_key: str | None = None) -> None:
     """Note that the tool is about to run; from here on an unsafe one is never run again."""
     values = {"state": CallState.STARTED, "boot_id": boot_id, "seen_at": now, "started_at": now, "child_key": child_key}

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import and_, func, select, update
 
 from app.db import Tx, insert_if_absent, moment
-from app.tables import messages, sessions, turns
+from app.tables import calls, messages, sessions, turns
 
 OWNED_FOR = timedelta(seconds=60)
 """A turn or a call counts as worked on while it was seen within this time."""
@@ -34,6 +34,10 @@ def find(tx: Tx, key: str) -> str | None:
     """The id of the open session of `key`."""
     found: str | None = tx.scalar(select(sessions.c.id).where(sessions.c.key == key, sessions.c.closed_at.is_(None)))
     return found
+
+
+def key_of(tx: Tx, session_id: str) -> str:
+    return tx.scalar(select(sessions.c.key).where(sessions.c.id == session_id)) or ""
 
 
 def open_session(tx: Tx, key: str, new_id: str, now: datetime, parent_id: str | None = None) -> str:
@@ -105,14 +109,21 @@ def _end_turn(tx: Tx, run_id: str, state: str, now: datetime) -> None:
 
 
 def is_live(tx: Tx, run_id: str, now: datetime) -> bool:
-    """Whether the turn is live and owned: seen within the last minute, or in a durable wait."""
+    """Whether the turn is live and owned: seen within the last minute, or in a durable wait, or its sub-agent is."""
     query = select(turns.c.state, turns.c.seen_at, turns.c.waiting_until).where(turns.c.run_id == run_id)
     turn = tx.execute(query).first()
     if turn is None or turn.state != "live":
         return False
     waiting = moment(turn.waiting_until)
     seen = moment(turn.seen_at)
-    return (waiting is not None and waiting > now) or (seen is not None and seen > now - OWNED_FOR)
+    if (waiting is not None and waiting > now) or (seen is not None and seen > now - OWNED_FOR):
+        return True
+    query = (
+        select(sessions.c.holder)
+        .join(calls, calls.c.child_key == sessions.c.key)
+        .where(calls.c.run_id == run_id, calls.c.state == "started")
+    )
+    return any(is_live(tx, child, now) for child in tx.scalars(query).all())
 
 
 def stop(tx: Tx, session_id: str, now: datetime) -> str | None:

@@ -54,6 +54,11 @@ def note_activity(tx: Tx, run_id: str, activity: str, *, tool: str | None = None
     tx.execute(update(turns).where(turns.c.run_id == run_id).values(values))
 
 
+def seen(tx: Tx, run_id: str, now: datetime) -> None:
+    """Say that a live turn is looked after, by somebody who works for it."""
+    tx.execute(update(turns).where(turns.c.run_id == run_id, turns.c.state == "live").values(seen_at=now))
+
+
 def wait_until(tx: Tx, run_id: str, until: datetime) -> None:
     """Say that the turn sleeps durably until then: it stays owned although nobody touches it."""
     values = {"waiting_until": until, "activity": "waiting", "tool": None}
