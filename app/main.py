@@ -29,7 +29,7 @@ from app.clock import Clock, SystemClock
 from app.config import LOCAL_MODEL, Settings, child_environment
 from app.db import Database
 from app.engines import EngineLink, link_engine
-from app.errors import ConfigError
+from app.errors import ConfigError, MoabError
 from app.events import CommandReceived, MessageReceived
 from app.files import write_atomic
 from app.ids import new_id
@@ -38,8 +38,9 @@ from app.log import set_up_logging
 from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.migrate import migrate
+from app.notify import Notifier
 from app.sessions import calls
-from app.web.api import LOOPBACK, api_router, guard
+from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.feed import wait_for_answer
 from functions import all_functions
 from tools.toolbox import make_toolbox
@@ -61,9 +62,12 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, port: int | None = None, clock: Clock | None = None) -> AsyncIterator[Service]:
+async def running(
+    settings: Settings, port: int | None = None, clock: Clock | None = None, *, warm: bool = False
+) -> AsyncIterator[Service]:
     """A whole service for the length of the block: database, engine, HTTP on `port` (0: any free one).
 
+    `warm` makes the model client ready at once, for a person who is about to type; else the first message does.
     Raises ConfigError (settings, port in use) and EngineLocked (another process has this MOAB_HOME).
     """
     set_up_logging(settings.log_level, known_secrets=settings.secrets())
@@ -80,14 +84,29 @@ async def running(settings: Settings, port: int | None = None, clock: Clock | No
         await engine.start()
         stack.push_async_callback(engine.stop)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        stack.push_async_callback(_shut, server, serving)
+        stack.push_async_callback(_shut, server, serving, harness.notifier)
         await engine.sync(url)
         await send_unsent(harness)
         note = settings.home / "service.json"
         write_atomic(note, json.dumps({"url": url, "pid": os.getpid()}))
         note.chmod(0o600)
         stack.callback(note.unlink, missing_ok=True)
+        if warm:
+            stack.push_async_callback(_end, asyncio.create_task(_warm(harness, local)))
         yield Service(url, harness, engine)
+
+
+async def _warm(harness: Harness, local: LocalModel) -> None:
+    """Import the model client, and start the local model if it is the one that answers; a failure shows at the turn."""
+    with contextlib.suppress(MoabError):
+        if harness.settings.is_local_model:
+            await local.start()
+        await harness.llm.warm()
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def serve(settings: Settings) -> None:
@@ -180,7 +199,8 @@ def _channels(settings: Settings) -> dict[str, Channel]:
 def _web(harness: Harness, engine: EngineLink, settings: Settings) -> FastAPI:
     app = FastAPI(title="Moab", docs_url=None, redoc_url=None, openapi_url=None)
     token = settings.api_token.get_secret_value() if settings.api_token else None
-    guard(app, token=token, loopback=settings.host in LOOPBACK)
+    app.add_middleware(Guard, token=token, loopback=settings.host in LOOPBACK)
+    explain_errors(app)
 
     async def take(event: MessageReceived | CommandReceived) -> None:
         await accept(harness, event)
@@ -236,6 +256,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _shut(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
+async def _shut(server: uvicorn.Server, serving: "asyncio.Task[None]", notifier: Notifier) -> None:
+    notifier.close()
     server.should_exit = True
     await serving

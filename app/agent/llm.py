@@ -72,6 +72,10 @@ class Endpoint(Protocol):
         ...
 
 
+LOCAL_LIMITS = {"max_tokens": 400, "temperature": 0}
+"""A tiny model wanders off when it may."""
+
+
 class LiteLLM:
     """The client for every provider; litellm is imported at the first call, in a thread, because it takes seconds."""
 

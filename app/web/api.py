@@ -1,11 +1,11 @@
 """The service's own HTTP API for reading: sessions, runs, health; and the guard in front of all of it."""
 
 import hmac
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.agent.harness import Harness
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
@@ -39,9 +39,9 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
 
     @router.get("/api/sessions/{key}/feed")
     async def session_feed(
-        key: str, after: int = -1, wait: Annotated[float, Query(ge=0, le=600)] = 0
+        request: Request, key: str, after: int = -1, wait: Annotated[float, Query(ge=0, le=600)] = 0
     ) -> dict[str, Any]:
-        return await feed(harness, key, after, wait)
+        return await feed(harness, key, after, wait, request.is_disconnected)
 
     @router.get("/api/sessions/{key}/messages")
     async def session_messages(key: str, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
@@ -61,19 +61,27 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     return router
 
 
-def guard(app: FastAPI, *, token: str | None, loopback: bool) -> None:
-    """Put the API behind its token; on loopback without one, answer only requests that no web page can forge.
-
-    A page in a browser reaches loopback too, but it cannot hide its Origin, and a rebound name shows in Host.
+class Guard:
+    """ASGI middleware in front of everything: the API needs its token; on loopback without one, only requests that
+    no web page can forge are answered. A page in a browser reaches loopback too, but it cannot hide its Origin, and
+    a rebound name shows in Host.
     """
 
-    @app.middleware("http")
-    async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.url.path.startswith(GUARDED):
-            refusal = _refusal(request, token, loopback)
+    def __init__(self, app: ASGIApp, token: str | None, loopback: bool) -> None:
+        self._app, self._token, self._loopback = app, token, loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(GUARDED):
+            refusal = _refusal(Request(scope), self._token, self._loopback)
             if refusal is not None:
-                return JSONResponse({"error": refusal}, 403 if token is None else 401)
-        return await call_next(request)
+                answer = JSONResponse({"error": refusal}, 403 if self._token is None else 401)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def explain_errors(app: FastAPI) -> None:
+    """Answer our own errors with their sentence, and anything else without a word of what it was."""
 
     @app.exception_handler(MoabError)
     async def explain(_request: Request, error: Exception) -> Response:

@@ -1,6 +1,6 @@
 """What clients that fetch see of a session: its new replies, what its turn does, and whether work is left."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
@@ -13,12 +13,17 @@ from app.sessions import turns
 from app.tables import deliveries, messages, sessions
 from app.tables import turns as turn_rows
 
+IsGone = Callable[[], Awaitable[bool]]
+
 LOOK_AT_LEAST_EVERY_S = 0.5
 FINAL = {"answered": "answered", "failed": "failed", "stopped": "stopped"}
 
 
-async def feed(harness: Harness, session_key: str, after: int, wait_s: float) -> dict[str, Any]:
-    """What is new after the cursor `after` (-1: from now); returns early when anything changes."""
+async def feed(harness: Harness, session_key: str, after: int, wait_s: float, is_gone: IsGone) -> dict[str, Any]:
+    """What is new after the cursor `after` (-1: from now); returns early when anything changes.
+
+    It also returns when the client `is_gone` or the service stops: an open look must not hold up the shutdown.
+    """
     deadline = harness.clock.now().timestamp() + wait_s
     first: dict[str, Any] | None = None
     while True:
@@ -27,7 +32,7 @@ async def feed(harness: Harness, session_key: str, after: int, wait_s: float) ->
         left = deadline - harness.clock.now().timestamp()
         if found["items"] or left <= 0 or found["activity"] != first["activity"] or found["open"] != first["open"]:
             return found
-        if found["settled"] != first["settled"]:
+        if found["settled"] != first["settled"] or harness.notifier.closed or await is_gone():
             return found
         await harness.notifier.wait(session_key, min(left, LOOK_AT_LEAST_EVERY_S))
 
@@ -85,7 +90,7 @@ async def wait_for_answer(harness: Harness, event: MessageReceived | CommandRece
         if answer is not None:
             return answer
         left = deadline - harness.clock.now().timestamp()
-        if left <= 0:
+        if left <= 0 or harness.notifier.closed:
             return {"status": "pending", "turnId": None, "reply": None}
         await harness.notifier.wait(event.session_key, min(left, LOOK_AT_LEAST_EVERY_S))
 
