@@ -2,7 +2,7 @@
 
 from app.memory.workspace import Knowledge
 
-COMPACT = "You are {name}, a friendly assistant. Answer briefly, in one to three sentences."
+COMPACT = "You are a helpful AI assistant named {name}."
 
 DEFAULT_SOUL = "You are a helpful, straightforward assistant. Answer first; do the work with your tools."
 
@@ -31,7 +31,7 @@ def system_prompt(knowledge: Knowledge, *, name: str, today: str, zone: str) -> 
 
 
 def compact_prompt(name: str) -> str:
-    """The prompt for a tiny model: it has no room for more."""
+    """The prompt for a tiny model: more words make its answers worse (tried)."""
     return COMPACT.format(name=name)
 
 
