@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.agent.announce import announce, reply_event
+from app.agent.finish import Reply
 from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
@@ -23,39 +24,51 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     run_id = str(failed.get("run_id", ""))
     error = failed.get("error") or {}
     log.error("The run %s of %s failed: %s", run_id, failed.get("function_id"), error.get("message"))
-    row = await harness.db.write(_close, harness, run_id, str(error.get("message", ""))[:500])
-    if row is None:
+    found = await harness.db.write(_close, harness, run_id, str(error.get("message", ""))[:500])
+    if found is None:
         return {"told": False}
-    await announce(harness, [reply_event(harness, row, row.session_key)])
-    harness.notifier.publish(row.session_key)
+    reply, session_key = found
+    await announce(harness, [reply_event(harness, reply, session_key)])
+    harness.notifier.publish(session_key)
     return {"told": True}
 
 
-def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> Any | None:
-    now = harness.clock.now()
+def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> tuple[Reply, str] | None:
+    """Where the person is told and in which session; also when the notice was written by an earlier attempt."""
     turn = turns.find(tx, run_id)
-    if turn is None or turn.state != "live" or turns.holder(tx, turn.session_id) != run_id:
+    if turn is None:
+        return None
+    if turn.state == "live" and turns.holder(tx, turn.session_id) == run_id:
+        _fail(tx, harness, turn, error)
+    elif not outbox.exists(tx, f"{run_id}/failure"):
         return None
     place = deposit.place_of(tx, turn.session_id, run_id)
-    deposit.close_shown(tx, turn.session_id, run_id, "failed")
-    turns.end(tx, run_id, "failed", now, error=error)
-    turns.settle(tx, run_id, now)
-    if (call := calls.of_child(tx, session.key_of(tx, turn.session_id))) is not None:
-        calls.finish(tx, call.id, ok=False, result=TASK_FAILED, now=now)
     if place is None or place.channel not in harness.channels:
         return None
-    text = SORRY.format(run_id=run_id)
+    _put_notice(tx, harness, turn, place)
+    return Reply(place.channel, place.destination, run_id), session.key_of(tx, turn.session_id)
+
+
+def _fail(tx: Tx, harness: Harness, turn: Any, error: str) -> None:
+    now = harness.clock.now()
+    deposit.close_shown(tx, turn.session_id, turn.run_id, "failed")
+    turns.end(tx, turn.run_id, "failed", now, error=error)
+    turns.settle(tx, turn.run_id, now)
+    if (call := calls.of_child(tx, session.key_of(tx, turn.session_id))) is not None:
+        calls.finish(tx, call.id, ok=False, result=TASK_FAILED, now=now)
+
+
+def _put_notice(tx: Tx, harness: Harness, turn: Any, place: Any) -> None:
+    text = SORRY.format(run_id=turn.run_id)
     outbox.put(
         tx,
-        f"{run_id}/failure",
+        f"{turn.run_id}/failure",
         session_id=turn.session_id,
-        run_id=run_id,
+        run_id=turn.run_id,
         kind="notice",
         channel=place.channel,
         destination=Destination.model_validate(place.destination),
         parts=harness.channels[place.channel].parts(text),
         text=text,
-        now=now,
+        now=harness.clock.now(),
     )
-    unsent = [row for row in outbox.unsent_chats(tx) if row.run_id == run_id]
-    return unsent[0] if unsent else None
