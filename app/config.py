@@ -126,6 +126,7 @@ class Settings(BaseSettings):
 MODEL_CLIENT_VARIABLES = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else the import asks the network for prices, again and again
     "LITELLM_MODE": "PRODUCTION",  # else the import reads .env on its own
+    "MAX_BASE64_LENGTH_FOR_LOGGING": "0",  # else each call copies the whole history for logs that nobody keeps
     "HF_HUB_OFFLINE": "1",  # else counting tokens of some models waits for a model hub
 }
 

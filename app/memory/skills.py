@@ -1,5 +1,7 @@
 """Skills: folders with a SKILL.md whose head says when to use it."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +17,18 @@ class Skill:
     path: str
 
 
-def find_skills(folder: Path) -> tuple[Skill, ...]:
-    """The skills in `folder`, by name; a file without a head is listed by its folder's name."""
-    files = sorted(folder.glob("*/SKILL.md"))[:MAX_SKILLS]
+def skill_files(folder: Path) -> list[Path]:
+    """The SKILL.md files in the folders of `folder`, by name."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return []
+    return [path for name in names if (path := folder / name / "SKILL.md").is_file()][:MAX_SKILLS]
+
+
+def read_skills(files: Sequence[Path]) -> tuple[Skill, ...]:
+    """What their heads say; a file without a head is listed by its folder's name."""
     return tuple(_skill(path) for path in files)
 
 

@@ -3,13 +3,15 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from app.memory.skills import Skill, find_skills
+from app.memory.skills import Skill, read_skills, skill_files
 
 SEED = Path(__file__).parent / "seed"
 OWN_FOLDER = ".moab"
 """Made on the first start; artifacts of large tool outputs lie in it."""
 
+FILES = ("SOUL.md", "USER.md", "MEMORY.md")
 MAX_FILE_CHARS = 20_000
 
 
@@ -29,6 +31,7 @@ class Workspace:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._read: tuple[tuple[Any, ...], Knowledge] | None = None
 
     @property
     def artifacts(self) -> Path:
@@ -51,14 +54,14 @@ class Workspace:
         return True
 
     def read(self, today: str) -> Knowledge:
-        """Read what goes into the prompt; `today` is the date (YYYY-MM-DD) of the daily log."""
-        return Knowledge(
-            soul=self._text("SOUL.md"),
-            user=self._text("USER.md"),
-            memory=self._text("MEMORY.md"),
-            today=self._text(f"memory/{today}.md"),
-            skills=find_skills(self.root / "skills"),
-        )
+        """What goes into the prompt; `today` is the date (YYYY-MM-DD) of the daily log. Unchanged files are not read."""
+        log = f"memory/{today}.md"
+        skills = skill_files(self.root / "skills")
+        seen = (today, *(_stamp(self.root / name) for name in (*FILES, log)), *((p, _stamp(p)) for p in skills))
+        if self._read is None or self._read[0] != seen:
+            soul, user, memory, notes = (self._text(name) for name in (*FILES, log))
+            self._read = (seen, Knowledge(soul, user, memory, notes, read_skills(skills)))
+        return self._read[1]
 
     def _text(self, name: str) -> str:
         path = self.root / name
@@ -68,3 +71,11 @@ class Workspace:
         if len(text) <= MAX_FILE_CHARS:
             return text.strip()
         return text[:MAX_FILE_CHARS].rstrip() + f"\n[{name} goes on; read the file for the rest]"
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,11 +1,12 @@
 """Tool calls as rows: planned, started, finished or interrupted; the row is the fact, whoever asked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import Column, and_, func, or_, select, update
 
 from app.db import Tx, moment
 from app.events import wire_safe
@@ -46,28 +47,34 @@ class CallRecord:
     child_key: str | None = None
 
     @classmethod
-    def from_row(cls, row: Any) -> "CallRecord":
-        fields = {name: getattr(row, name) for name in cls.__dataclass_fields__}
-        return cls(**fields | {"seen_at": moment(row.seen_at)})
+    def columns(cls) -> list[Column[Any]]:
+        """What to select for `of`, in its order."""
+        return [calls.c[name] for name in cls.__dataclass_fields__]
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> "CallRecord":
+        """From a row of `columns`."""
+        return cls(*row)
 
 
 def find(tx: Tx, run_id: str, step_key: str) -> CallRecord | None:
-    query = select(calls).where(calls.c.run_id == run_id, calls.c.step_key == step_key)
+    query = select(*CallRecord.columns()).where(calls.c.run_id == run_id, calls.c.step_key == step_key)
     row = tx.execute(query).first()
-    return None if row is None else CallRecord.from_row(row)
+    return None if row is None else CallRecord.of(row)
 
 
 def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> CallRecord | None:
     """A call of another run that still runs in this session: two tools of one session never run at once."""
-    query = select(calls).where(
+    query = select(*CallRecord.columns()).where(
         calls.c.session_id == session_id,
         calls.c.run_id != run_id,
         calls.c.state == CallState.STARTED,
         calls.c.child_key.is_(None),
     )
     for row in tx.execute(query).all():
-        call = CallRecord.from_row(row)
-        if call.seen_at is not None and call.seen_at > now - OWNED_FOR:
+        call = CallRecord.of(row)
+        seen_at = moment(call.seen_at)
+        if seen_at is not None and seen_at > now - OWNED_FOR:
             return call
         interrupt(tx, call.id, now)
     return None
@@ -75,16 +82,18 @@ def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> Ca
 
 def running_children(tx: Tx, session_id: str) -> list[CallRecord]:
     """Calls of this session whose sub-agents still work, whichever turn delegated to them."""
-    query = select(calls).where(
+    query = select(*CallRecord.columns()).where(
         calls.c.session_id == session_id, calls.c.state == CallState.STARTED, calls.c.child_key.is_not(None)
     )
-    return [CallRecord.from_row(row) for row in tx.execute(query).all()]
+    return [CallRecord.of(row) for row in tx.execute(query).all()]
 
 
 def of_child(tx: Tx, child_key: str) -> CallRecord | None:
     """The call that waits for this sub-agent."""
-    row = tx.execute(select(calls).where(calls.c.child_key == child_key, calls.c.state == CallState.STARTED)).first()
-    return None if row is None else CallRecord.from_row(row)
+    row = tx.execute(
+        select(*CallRecord.columns()).where(calls.c.child_key == child_key, calls.c.state == CallState.STARTED)
+    ).first()
+    return None if row is None else CallRecord.of(row)
 
 
 def start(tx: Tx, call_id: int, boot_id: str, now: datetime, child_key: str | None = None) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, literal, select, update
+from sqlalchemy import bindparam, insert, literal, select, update
 
 from app.db import Tx, moment
 from app.events import wire_safe
@@ -30,6 +30,35 @@ class Entry:
     data: dict[str, Any] = field(default_factory=dict)
 
 
+def _chain() -> Any:
+    """Statement: the messages from `head` back to the first, oldest first; only what an Entry holds, no wide JSON."""
+    columns = (
+        messages.c.id,
+        messages.c.role,
+        messages.c.text,
+        messages.c.created_at,
+        messages.c.origin,
+        messages.c.data,
+    )
+    start = select(messages.c.id, messages.c.parent_id, literal(1).label("depth")).where(
+        messages.c.id == bindparam("head")
+    )
+    chain = start.cte("chain", recursive=True)
+    parents = select(messages.c.id, messages.c.parent_id, chain.c.depth + 1).join(
+        chain, messages.c.id == chain.c.parent_id
+    )
+    chain = chain.union_all(parents.where(chain.c.depth < WINDOW))
+    return select(*columns).join(chain, messages.c.id == chain.c.id).order_by(chain.c.depth.desc())
+
+
+CHAIN = _chain()
+CALLS_SINCE = (
+    select(calls.c.message_id, *CallRecord.columns())
+    .where(calls.c.session_id == bindparam("session"), calls.c.message_id >= bindparam("first"))
+    .order_by(calls.c.message_id, calls.c.position)
+)
+
+
 @dataclass(frozen=True)
 class NewCall:
     """A call the model asked for, before anything was done about it."""
@@ -47,7 +76,7 @@ def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
     Ids say nothing about the order: a message that came in while the model thought is older than the answer
     and stands behind it.
     """
-    rows = (tx.execute(_chain(head))).all()
+    rows = tx.execute(CHAIN, {"head": head}).all()
     by_message = _calls_since(tx, session_id, min((row.id for row in rows), default=0))
     return [
         Entry(
@@ -63,25 +92,10 @@ def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
     ]
 
 
-def _chain(head: int | None) -> Any:
-    start = select(messages.c.id, messages.c.parent_id, literal(1).label("depth")).where(messages.c.id == head)
-    chain = start.cte("chain", recursive=True)
-    parents = select(messages.c.id, messages.c.parent_id, chain.c.depth + 1).join(
-        chain, messages.c.id == chain.c.parent_id
-    )
-    chain = chain.union_all(parents.where(chain.c.depth < WINDOW))
-    return select(messages).join(chain, messages.c.id == chain.c.id).order_by(chain.c.depth.desc())
-
-
 def _calls_since(tx: Tx, session_id: str, first_message: int) -> dict[int, list[CallRecord]]:
-    query = (
-        select(calls)
-        .where(calls.c.session_id == session_id, calls.c.message_id >= first_message)
-        .order_by(calls.c.message_id, calls.c.position)
-    )
     found: dict[int, list[CallRecord]] = {}
-    for row in tx.execute(query).all():
-        found.setdefault(row.message_id, []).append(CallRecord.from_row(row))
+    for message_id, *fields in tx.execute(CALLS_SINCE, {"session": session_id, "first": first_message}):
+        found.setdefault(message_id, []).append(CallRecord.of(fields))
     return found
 
 
