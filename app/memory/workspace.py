@@ -54,7 +54,7 @@ class Workspace:
         return True
 
     def read(self, today: str) -> Knowledge:
-        """What goes into the prompt; `today` is the date (YYYY-MM-DD) of the daily log. Unchanged files are not read."""
+        """What goes into the prompt; `today` is the daily log's date (YYYY-MM-DD). Unchanged files are not read."""
         log = f"memory/{today}.md"
         skills = skill_files(self.root / "skills")
         seen = (today, *(_stamp(self.root / name) for name in (*FILES, log)), *((p, _stamp(p)) for p in skills))
