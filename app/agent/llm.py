@@ -1,6 +1,7 @@
 """The model client: one call in, words and wishes or a classified failure out; the only module that knows litellm."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -110,12 +111,7 @@ class LiteLLM:
             request["api_base"] = self._api_base
         try:
             if self._local is not None and model == self._local_name:
-                request |= {
-                    "api_base": await self._local.start(),
-                    "api_key": "none",
-                    "max_tokens": 400,
-                    "temperature": 0,
-                }
+                request |= {"api_base": await self._local.start(), "api_key": "none"} | LOCAL_LIMITS
                 model = "openai/local"
             answer = await litellm.acompletion(model=model, **request)
         except Exception as error:  # litellm raises its own tree and what its many parts let through
@@ -158,41 +154,58 @@ def _cost(answer: Any) -> float | None:
     return float(cost) if isinstance(cost, int | float) else None
 
 
+TOO_LONG = ("context length", "context window", "prompt is too long", "reduce the length of the messages")
+NO_CREDIT = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota")
+LONGEST_WAIT_S = 86_400.0
+_RETRY_IN = re.compile(r"retry(?:delay\W+| (?:in|after) )(\d+(?:\.\d+)?) ?s", re.IGNORECASE)
+
+
 def classify(litellm: ModuleType, error: Exception) -> ModelFailure:
-    """Tell the kinds of failure apart (litellm's exceptions, first match wins)."""
-    message = str(error)[:500]
-    low = message.lower()
-    retry_after = _retry_after(error)
+    """Tell the kinds of failure apart (litellm's exceptions and what providers write; first match wins)."""
+    text = str(error)
+    retry_after = _retry_after(error, text)
+    trouble = _trouble(litellm, error, text.lower(), retry_after)
+    waits = trouble in (Trouble.OVERLOADED, Trouble.UNAVAILABLE)
+    return ModelFailure(trouble, text[:500], retry_after if waits else None)
+
+
+def _trouble(litellm: ModuleType, error: Exception, low: str, retry_after: float | None) -> Trouble:
     status = getattr(error, "status_code", None)
-    if isinstance(error, litellm.ContextWindowExceededError) or "context length" in low or "context window" in low:
-        return ModelFailure(Trouble.OVERFLOW, message)
-    if isinstance(error, litellm.RateLimitError):
-        quota = any(
-            word in low for word in ("insufficient_quota", "billing", "credit balance", "exceeded your current quota")
-        )
-        return ModelFailure(Trouble.QUOTA if quota else Trouble.OVERLOADED, message, retry_after)
+    if isinstance(error, litellm.RateLimitError) or status in (402, 429):
+        # Some name the quota also where the limit is one of a minute; those say when to come back.
+        spent = "insufficient_quota" in low or (retry_after is None and _has(low, NO_CREDIT)) or status == 402
+        return Trouble.QUOTA if spent else Trouble.OVERLOADED
+    if isinstance(error, litellm.ContextWindowExceededError) or _has(low, TOO_LONG):
+        return Trouble.OVERFLOW
     if isinstance(error, litellm.AuthenticationError | litellm.NotFoundError) or status in (401, 403, 404):
-        return ModelFailure(Trouble.REJECTED, message)
+        return Trouble.REJECTED
     if isinstance(error, litellm.ServiceUnavailableError) or status in (503, 529):
-        return ModelFailure(Trouble.OVERLOADED, message, retry_after)
+        return Trouble.OVERLOADED
     if isinstance(error, litellm.BadRequestError) or status in (400, 422):
+        if "credit balance" in low:
+            return Trouble.QUOTA
         # A model name without a known provider is refused before anything is sent.
-        unknown = "llm provider not provided" in low or "credit balance" in low
-        return ModelFailure(Trouble.REJECTED if unknown else Trouble.INVALID, message)
-    return ModelFailure(Trouble.UNAVAILABLE, message, retry_after)
+        return Trouble.REJECTED if "llm provider not provided" in low else Trouble.INVALID
+    return Trouble.UNAVAILABLE
 
 
-def _retry_after(error: Exception) -> float | None:
+def _has(text: str, words: Sequence[str]) -> bool:
+    return any(word in text for word in words)
+
+
+def _retry_after(error: Exception, text: str) -> float | None:
+    """Seconds the provider asked to wait, from its headers or else its words; None if it asked for none in reason."""
     sources = (
         getattr(getattr(error, "response", None), "headers", None),
         getattr(error, "litellm_response_headers", None),
     )
-    for headers in sources:
-        value = (headers or {}).get("retry-after")
+    asked = [headers["retry-after"] for headers in sources if headers and "retry-after" in headers]
+    asked += _RETRY_IN.findall(text)
+    for value in asked:
         try:
-            seconds = float(value) if value is not None else -1.0
+            seconds = float(value)
         except ValueError:
             continue
-        if seconds >= 0:
+        if 0 <= seconds <= LONGEST_WAIT_S:
             return seconds
     return None
