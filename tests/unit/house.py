@@ -90,6 +90,9 @@ class ScriptedModel:
             answer = await answer()
         return Completion(answer) if isinstance(answer, str) else answer
 
+    async def warm(self) -> None:
+        return None
+
 
 class RecordingSender:
     """Keeps the events it accepts; fails while `broken`. Implements `EventSender`."""

@@ -75,6 +75,7 @@ async def test_what_was_not_attached_is_not_shown(house: House) -> None:
 
 async def test_at_most_the_newest_of_a_long_conversation_are_read(house: House, monkeypatch: Any) -> None:
     monkeypatch.setattr(transcript, "WINDOW", 4)
+    monkeypatch.setattr(transcript, "CHAIN", transcript._chain())
     head: int | None = None
     for number in range(6):
         head = await say(house, str(number), f"k{number}")
