@@ -1,0 +1,44 @@
+"""What must hold after any turn, however often its process was killed."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tests.acceptance.service import Service
+
+
+def check_requests(requests: Iterable[Mapping[str, Any]]) -> None:
+    """Every request to the model is one that any provider takes."""
+    for request in requests:
+        check_messages(request["messages"])
+
+
+def check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
+    """System first, then a user; each call has exactly its results, directly behind it; nothing is empty."""
+    roles = [message["role"] for message in messages]
+    assert roles[0] == "system" and roles[1] == "user" and "system" not in roles[1:], roles
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] in waiting, f"a result without its call: {message}"
+            waiting.remove(message["tool_call_id"])
+            continue
+        assert not waiting, f"calls without results: {waiting}"
+        calls = message.get("tool_calls") or []
+        waiting = [call["id"] for call in calls]
+        assert len(set(waiting)) == len(waiting), f"two calls share an id: {waiting}"
+        assert calls or message["content"].strip(), f"an empty message: {message}"
+    assert not waiting, f"calls without results: {waiting}"
+    assert all(pair != ("user", "user") for pair in itertools.pairwise(roles)), roles
+
+
+def check_transcripts(service: Service) -> None:
+    """Nothing is left half-done: every call has a result, every message and every turn an end."""
+    assert service.unsettled() == {}
+    assert service.rows("SELECT * FROM calls WHERE result IS NULL") == []
+    assert service.rows("SELECT * FROM messages WHERE role = 'user' AND state = 'open'") == []
+    broken = """
+        SELECT child.id FROM messages child LEFT JOIN messages parent ON parent.id = child.parent_id
+        WHERE child.parent_id IS NOT NULL AND (parent.id IS NULL OR parent.session_id <> child.session_id)
+    """
+    assert service.rows(broken) == [], "a message hangs on a parent that is not of its session"

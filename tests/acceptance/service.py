@@ -1,0 +1,182 @@
+"""Moab as a child process on a home of its own: started, killed, started again, and its databases read from outside."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from tests.acceptance.nursery import Child, Command, Nursery
+from tests.acceptance.stage import SECRET, Chat, Stage
+from tests.fakes.telegram_server import TOKEN
+
+WITHIN_S = 20.0
+LOOK_EVERY_S = 0.02
+MODEL_KEY = "sk-acceptance-model-key"
+SETTLED = {
+    "open messages": "SELECT id, text FROM messages WHERE state = 'open'",
+    "live turns": "SELECT run_id, activity FROM turns WHERE state = 'live'",
+    "turns not settled": "SELECT run_id, state FROM turns WHERE settled_at IS NULL",
+    "unsent parts": "SELECT key, state FROM deliveries WHERE state IN ('pending', 'sending')",
+    "unfinished calls": "SELECT run_id, step_key, state FROM calls WHERE state IN ('started')",
+}
+RUNNING = """
+    SELECT id, function FROM runs WHERE ended_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM steps WHERE run_id = runs.id AND steps.status = 'Open' AND op = 'Sleep')
+"""
+
+Found = TypeVar("Found")
+
+
+def until(look: Callable[[], Found], what: str, within_s: float = WITHIN_S) -> Found:
+    """What `look` finds as soon as it is truthy."""
+    deadline = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"waited {within_s:g} s in vain for {what}"
+        time.sleep(LOOK_EVERY_S)
+    return found
+
+
+class Service:
+    """One home, and the process that serves it at the moment."""
+
+    def __init__(self, nursery: Nursery, stage: Stage, home: Path, *, speed: float = 1.0, lossy: bool = False) -> None:
+        self.home = home
+        self.stage = stage
+        self.url = ""
+        self.settings: dict[str, str] = {}
+        self._nursery = nursery
+        self._child: Child | None = None
+        self._twists: dict[str, Any] = {"speed": speed, "lossy": lossy, "speed_from": time.time()}
+        self._http = httpx.Client(trust_env=False, timeout=WITHIN_S)
+
+    # its life
+
+    def start(self, failpoint: str = "", *, fresh: bool = False) -> "Service":
+        """Start and wait until it answers; `failpoint` is where it will kill itself."""
+        (self.home / "service.json").unlink(missing_ok=True)
+        command = self.command(["serve", "--port", "0"], MOAB_FAILPOINT=failpoint)
+        self._child = command.fresh() if fresh else self._nursery.start(command)
+        self.url = until(self._noted_url, "the start of the service")
+        return self
+
+    def command(self, arguments: Sequence[str], **settings: str) -> Command:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "MOAB_HOME": str(self.home),
+            "AGENT_MODEL": "openai/fake",
+            "AGENT_API_BASE": f"{self.stage.model.url}/v1",
+            "OPENAI_API_KEY": MODEL_KEY,
+            "TELEGRAM_BOT_TOKEN": TOKEN,
+            "TELEGRAM_WEBHOOK_SECRET": SECRET,
+            "TELEGRAM_ALLOWED_CHATS": ",".join(map(str, range(1000, 2000))),
+            "TELEGRAM_API_BASE_URL": self.stage.telegram.url,
+        }
+        folder = self.home.parent
+        return Command(
+            list(arguments), environment | self.settings | settings, str(folder), str(self.errors), **self._twists
+        )
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        assert self._child is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._child.pid, signal.SIGKILL)
+        self.ended()
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code once it has ended."""
+        assert self._child is not None
+        os.kill(self._child.pid, signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end of the process; its exit code, negative after a signal."""
+        assert self._child is not None
+        child = self._child
+        until(lambda: child.poll() is not None, "the end of the process")
+        code = child.poll()
+        assert code is not None
+        return code
+
+    def close(self) -> None:
+        """Whatever state it is in, nothing of it is left."""
+        self._http.close()
+        if self._child is not None and self._child.poll() is None:
+            self.kill()
+
+    @property
+    def errors(self) -> Path:
+        """What it writes to stdout and stderr, over all its starts."""
+        return self.home.with_suffix(".log")
+
+    def _noted_url(self) -> str:
+        assert self._child is not None
+        assert self._child.poll() is None, f"the service ended at its start:\n{self.errors.read_text()}"
+        try:
+            note = json.loads((self.home / "service.json").read_text())
+        except (OSError, ValueError):
+            return ""
+        return str(note["url"]) if note["pid"] == self._child.pid else ""
+
+    # talking to it
+
+    def update(self, update: Mapping[str, Any], secret: str = SECRET) -> int:
+        """Deliver an update as Telegram does; the status, 0 if the connection broke off."""
+        headers = {"X-Telegram-Bot-Api-Secret-Token": secret}
+        try:
+            return self._http.post(f"{self.url}/webhooks/telegram", json=update, headers=headers).status_code
+        except httpx.TransportError:
+            return 0
+
+    def say(self, chat: Chat, text: str) -> dict[str, Any]:
+        """Say something in a chat; the update, which the service has taken."""
+        update = chat.update(text)
+        assert self.update(update) == 200
+        return update
+
+    def get(self, path: str, **query: Any) -> httpx.Response:
+        return self._http.get(self.url + path, params=query)
+
+    def post(self, path: str, body: Any, **query: Any) -> httpx.Response:
+        return self._http.post(self.url + path, json=body, params=query)
+
+    # looking into it
+
+    def rows(self, sql: str, *values: Any, database: str = "moab.db") -> list[dict[str, Any]]:
+        """The answer of one of its databases, read beside the process or after its death."""
+        with contextlib.closing(sqlite3.connect(self.home / database, timeout=10)) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(sql, values)]
+
+    def change(self, sql: str, *values: Any) -> None:
+        """Change the app database while the service is down."""
+        assert self._child is None or self._child.poll() is not None
+        with contextlib.closing(sqlite3.connect(self.home / "moab.db", isolation_level=None)) as connection:
+            assert connection.execute(sql, values).rowcount > 0
+
+    def unsettled(self) -> dict[str, list[dict[str, Any]]]:
+        """Whatever work is left, by kind."""
+        left = {kind: self.rows(query) for kind, query in SETTLED.items()}
+        left["running"] = self.rows(RUNNING, database="engine.db")
+        return {kind: rows for kind, rows in left.items() if rows}
+
+    def settle(self, within_s: float = WITHIN_S) -> None:
+        """Wait until nothing is left to do but what sleeps."""
+        deadline = time.monotonic() + within_s
+        while left := self.unsettled():
+            assert time.monotonic() < deadline, f"after {within_s:g} s there is work left: {left}"
+            time.sleep(LOOK_EVERY_S)
+
+    def workspace(self, name: str) -> str:
+        """A file of the workspace, empty if it is not there."""
+        path = self.home / "workspace" / name
+        return path.read_text() if path.exists() else ""

@@ -1,0 +1,90 @@
+"""The way out to Telegram: in order, once, as patiently as asked, and honest about what nobody knows."""
+
+import pytest
+
+from app.channels.outbox import UNKNOWN_NOTICE
+from tests.acceptance.conftest import MakeService
+from tests.acceptance.rules import check_transcripts
+from tests.acceptance.service import Service, until
+
+
+@pytest.fixture
+def service(make_service: MakeService) -> Service:
+    return make_service().start()
+
+
+def parts(service: Service) -> list[tuple[str, int]]:
+    """(state, attempts) of the delivery rows."""
+    return [(row["state"], row["attempts"]) for row in service.rows("SELECT state, attempts FROM deliveries")]
+
+
+def test_typing_sign_comes_first(service: Service) -> None:
+    chat = service.stage.chat()
+    service.stage.script(chat.tag, {"text": "hello", "delay_s": 0.3})
+
+    service.say(chat, "hello")
+    service.settle()
+
+    [sign], [sent] = service.stage.typing_signs(chat), service.stage.attempts(chat)
+    assert sign["params"]["action"] == "typing" and sign["at"] < sent["at"] - 0.2
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["in one life", "killed while it waits"])
+def test_waits_as_long_as_telegram_asks(service: Service, killed: bool) -> None:
+    chat = service.stage.chat()
+    fault = {"method": "sendMessage", "chat": chat.id, "kind": "rate_limit", "retry_after": 1}
+    service.stage.telegram.script(fault)
+
+    service.say(chat, "hello")
+    if killed:
+        until(lambda: parts(service) == [("pending", 1)], "the note that Telegram asked to wait")
+        service.kill()
+        service.start()
+    service.settle()
+
+    first, second = service.stage.attempts(chat)
+    assert (first["outcome"], second["outcome"]) == ("rate_limit", "ok")
+    assert second["at"] - first["at"] >= 1
+    assert parts(service) == [("sent", 2)]
+    check_transcripts(service)
+
+
+def test_blocked_is_the_end_of_it(service: Service) -> None:
+    chat = service.stage.chat()
+    service.stage.telegram.script({"method": "sendMessage", "chat": chat.id, "kind": "forbidden", "times": None})
+
+    service.say(chat, "hello")
+    service.settle()
+
+    assert len(service.stage.attempts(chat)) == 1
+    [row] = service.rows("SELECT state, reason FROM deliveries")
+    assert row["state"] == "failed" and "blocked by the user" in row["reason"]
+    check_transcripts(service)
+
+
+def test_a_lost_answer_is_told_and_not_sent_again(service: Service) -> None:
+    chat = service.stage.chat()
+    service.stage.telegram.script({"method": "sendMessage", "chat": chat.id, "kind": "drop_after", "times": 1})
+
+    service.say(chat, "hello")
+    service.settle()
+
+    assert service.stage.replies(chat) == [f"You said: hello {chat.tag}", UNKNOWN_NOTICE]
+    assert parts(service) == [("unknown", 1), ("sent", 1)]
+
+
+def test_parts_stay_in_order(service: Service) -> None:
+    """The second of three parts has to wait; the third waits with it, and no part is sent twice."""
+    chat = service.stage.chat()
+    service.stage.script(chat.tag, {"text": "\n\n".join(f"{n} " + "word " * 700 for n in range(3))})
+    service.stage.telegram.script({"method": "sendMessage", "chat": chat.id, "kind": "slow"})
+    service.stage.telegram.script(
+        {"method": "sendMessage", "chat": chat.id, "kind": "rate_limit", "retry_after": 1, "times": 1}
+    )
+
+    service.say(chat, "tell me much")
+    service.settle()
+
+    assert [text[0] for text in service.stage.replies(chat)] == ["0", "1", "2"]
+    assert [call["outcome"] for call in service.stage.attempts(chat)] == ["ok", "rate_limit", "ok", "ok"]
+    assert parts(service) == [("sent", 1), ("sent", 2), ("sent", 1)]
