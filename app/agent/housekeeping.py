@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 from app.agent.harness import Harness
@@ -43,7 +44,9 @@ async def distil_log(harness: Harness, name: str) -> dict[str, Any]:
     if content is None:
         log.warning("The model's new MEMORY.md for %s is empty or too long; the old one stays.", name)
         return {"log": name, "kind": "refused"}
-    await asyncio.to_thread(write_atomic, memory_file, content)
+    if not await asyncio.to_thread(_replace, memory_file, memory, content):
+        log.info("MEMORY.md changed while %s was distilled; the next beat tries again.", name)
+        return {"log": name, "kind": "changed"}
     await harness.db.write(distil.note_done, entry, harness.clock.now())
     return {"log": name, "kind": "distilled"}
 
@@ -67,5 +70,13 @@ async def _find(harness: Harness, name: str) -> LogFile | None:
     return next((entry for entry in logs if entry.name == name), None)
 
 
-def _text(path: Any) -> str:
+def _replace(path: Path, known: str, content: str) -> bool:
+    """Write the file, unless somebody changed it since it was read: the model knows nothing of that."""
+    if _text(path) != known:
+        return False
+    write_atomic(path, content)
+    return True
+
+
+def _text(path: Path) -> str:
     return path.read_text("utf-8", errors="replace") if path.is_file() else ""

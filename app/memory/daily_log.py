@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -40,26 +40,37 @@ class DailyLog:
         return self.local(self._clock.now()).strftime("%Y-%m-%d")
 
     async def remember(self, text: str, key: str) -> str:
-        """Append `text` to today's log once per `key`; answers with a sentence for the model."""
+        """Append `text` to today's log once per `key`, also across midnight; answers with a sentence for the model."""
         now = self.local(self._clock.now())
         mark = f"<!-- {hashlib.sha256(key.encode()).hexdigest()[:12]} -->"
-        note = " ".join(text.split())
+        line = f"- {now:%H:%M} {' '.join(text.split())} {mark}\n"
+        days = [f"{day:%Y-%m-%d}.md" for day in (now, now - timedelta(days=1))]
         async with self._writing:
-            await asyncio.to_thread(_append, self.folder / f"{now:%Y-%m-%d}.md", f"- {now:%H:%M} {note} {mark}\n", mark)
-        return f"Noted in memory/{now:%Y-%m-%d}.md."
+            name = await asyncio.to_thread(_append, self.folder, days, line, mark)
+        return f"Noted in memory/{name}."
 
     def files(self) -> list[LogFile]:
-        """The logs on disk, oldest first. Blocks."""
-        paths = sorted(p for p in self.folder.glob("*.md") if LOG_NAME.fullmatch(p.name))
-        return [_log_file(path) for path in paths]
+        """The logs on disk, oldest first; what only looks like one is left out. Blocks."""
+        found = [_log_file(path) for path in sorted(self.folder.glob("*.md"))]
+        return [log for log in found if log is not None]
 
 
-def _append(path: Path, line: str, mark: str) -> None:
-    old = path.read_text("utf-8", errors="replace") if path.exists() else f"# {path.stem}\n\n"
-    if mark not in old:
-        write_atomic(path, old + line)
+def _append(folder: Path, names: list[str], line: str, mark: str) -> str:
+    """Add `line` to the first of the files, unless one of them has its mark; the name of the file that has it."""
+    texts = [path.read_text("utf-8", errors="replace") if (path := folder / n).exists() else "" for n in names]
+    for name, text in zip(names, texts, strict=True):
+        if mark in text:
+            return name
+    write_atomic(folder / names[0], (texts[0] or f"# {names[0].removesuffix('.md')}\n\n") + line)
+    return names[0]
 
 
-def _log_file(path: Path) -> LogFile:
+def _log_file(path: Path) -> LogFile | None:
+    if not LOG_NAME.fullmatch(path.name) or not path.is_file():
+        return None
+    try:
+        day = date.fromisoformat(path.stem)
+    except ValueError:  # the 30th of February
+        return None
     content = path.read_bytes()
-    return LogFile(path.name, date.fromisoformat(path.stem), len(content), hashlib.sha256(content).hexdigest())
+    return LogFile(path.name, day, len(content), hashlib.sha256(content).hexdigest())

@@ -1,5 +1,6 @@
 """Distilling daily logs into MEMORY.md: which are due is a pure decision; the words come from a model."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 
@@ -12,6 +13,7 @@ from app.tables import distillations
 LONG_LOG_BYTES = 6_000
 KEEP_LOGS_FOR = timedelta(days=30)
 MAX_MEMORY_CHARS = 20_000
+_FENCED = re.compile(r"```\w*\n(.*)```", re.DOTALL)
 
 INSTRUCTION = """\
 You keep the long-term memory of an assistant. Below are the present MEMORY.md and the notes of one day.
@@ -41,7 +43,8 @@ def request(memory: str, notes: str) -> list[dict[str, str]]:
 
 def accepted(answer: str) -> str | None:
     """The new content of MEMORY.md, or None when the answer cannot be it (empty, too long)."""
-    text = answer.strip().removeprefix("```markdown").removeprefix("```").removesuffix("```").strip()
+    fenced = _FENCED.fullmatch(answer.strip())
+    text = (fenced[1] if fenced else answer).strip()
     return text + "\n" if 0 < len(text) <= MAX_MEMORY_CHARS else None
 
 

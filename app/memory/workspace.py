@@ -1,5 +1,6 @@
 """The workspace: files that people and the agent edit, read into the system prompt."""
 
+import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ OWN_FOLDER = ".moab"
 
 FILES = ("SOUL.md", "USER.md", "MEMORY.md")
 MAX_FILE_CHARS = 20_000
+
+log = logging.getLogger("moab.memory")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,11 @@ class Workspace:
         path = self.root / name
         if not path.is_file():
             return ""
-        text = path.read_text("utf-8", errors="replace")
+        try:
+            text = path.read_text("utf-8", errors="replace")
+        except OSError as error:
+            log.warning("%s cannot be read (%s); the model is shown nothing of it.", path, error.strerror)
+            return ""
         if len(text) <= MAX_FILE_CHARS:
             return text.strip()
         return text[:MAX_FILE_CHARS].rstrip() + f"\n[{name} goes on; read the file for the rest]"
