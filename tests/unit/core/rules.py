@@ -93,6 +93,8 @@ TASKS = {"gather", "TaskGroup", "wait_for", "wait", "create_task", "ensure_futur
 IMPURE = {"asyncio", "random", "secrets", "uuid", "os", "pathlib", "time", "httpx", "sqlalchemy", "socket", "tempfile"}
 MAX_LINES = 400
 MAX_FUNCTION_FILE_LINES = 60
+MAX_TEST_LINES = 500
+"""A file of tests is a list of cases, read one by one."""
 
 
 @dataclass(frozen=True)
