@@ -1,14 +1,18 @@
 """Settings: one frozen typed object, read once from the environment and `.env`; the only place that reads them."""
 
 import os
+import re
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from cronsim import CronSim, CronSimError
 from dotenv import load_dotenv
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.errors import ConfigError
 
@@ -22,6 +26,9 @@ MODEL_FOR_KEY = {
     "DEEPSEEK_API_KEY": "deepseek/deepseek-chat",
 }
 """The model used when AGENT_MODEL is empty and a provider's key is there; the first key found wins."""
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_LOGIN = re.compile(r"://[^/:@\s]*:([^/@\s]+)@")
 
 
 def _names(value: Any) -> Any:
@@ -54,7 +61,7 @@ class Settings(BaseSettings):
     timezone: str = "UTC"
 
     moab_home: Path = Path("~/.moab")
-    database_url: str = ""
+    database_url: str = Field(default="", repr=False)
     host: str = Field(default="127.0.0.1", validation_alias="moab_host")
     port: int = Field(default=8787, ge=0, le=65535, validation_alias="moab_port")
     api_token: SecretStr | None = Field(default=None, validation_alias="moab_api_token")
@@ -77,6 +84,20 @@ class Settings(BaseSettings):
     web_fetch_allow_private: bool = False
     failpoint: str = Field(default="", validation_alias="moab_failpoint")
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """A field's own name is for code alone: HOST and PORT are set by shells and platforms for their own ends."""
+        for source in (env_settings, dotenv_settings):
+            source.config = SettingsConfigDict(**source.config | {"populate_by_name": False})
+        return init_settings, env_settings, dotenv_settings
+
     _split = field_validator("telegram_allowed_chats", mode="before")(_names)
 
     @field_validator("timezone")
@@ -84,9 +105,29 @@ class Settings(BaseSettings):
     def _known_zone(cls, value: str) -> str:
         try:
             ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError) as error:
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ValueError(f"{value!r} is not a time zone; accepted: a name such as Europe/Paris") from error
         return value
+
+    @field_validator("heartbeat_cron")
+    @classmethod
+    def _cron_of_five_fields(cls, value: str) -> str:
+        fields = value.split()
+        try:
+            if len(fields) != 5 or "7" in fields[4]:
+                raise CronSimError("five fields, weekdays from 0 (Sunday) to 6")
+            CronSim(value.replace("?", "*"), datetime(2026, 1, 1))
+        except CronSimError as error:
+            form = "minute hour day month weekday, such as */30 * * * *, with weekdays from 0 (Sunday) to 6"
+            raise ValueError(f"{value!r} is not a schedule ({error}); accepted: {form}") from error
+        return value
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_level(cls, value: str) -> str:
+        if value.lower() not in LOG_LEVELS:
+            raise ValueError(f"{value!r} is not a level; accepted: {', '.join(LOG_LEVELS)}")
+        return value.lower()
 
     @property
     def home(self) -> Path:
@@ -113,9 +154,13 @@ class Settings(BaseSettings):
         return self.model == LOCAL_MODEL
 
     def secrets(self) -> tuple[str, ...]:
-        """Values that must never be printed."""
-        values = (getattr(self, name) for name in type(self).model_fields)
-        return tuple(v.get_secret_value() for v in values if isinstance(v, SecretStr) and v.get_secret_value())
+        """Values that must never be printed: keys, tokens, and passwords in addresses."""
+        values = [getattr(self, name) for name in type(self).model_fields]
+        keys = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+        passwords = [
+            unquote(found[1]) for value in values if isinstance(value, str) and (found := _LOGIN.search(value))
+        ]
+        return tuple(secret for secret in keys + passwords if secret)
 
     @property
     def telegram_bot_id(self) -> str:
@@ -162,7 +207,8 @@ def load_settings(**overrides: Any) -> Settings:
         return Settings(**overrides)
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']} (got {_shown(e)})" for e in error.errors()]
-        raise ConfigError("These settings have a form that is not accepted:\n" + "\n".join(faults)) from error
+        # Not `from error`: that one shows what was given, also where it is a secret.
+        raise ConfigError("These settings have a form that is not accepted:\n" + "\n".join(faults)) from None
 
 
 def _shown(fault: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -19,6 +20,7 @@ Tx = Connection
 """A connection inside a transaction. Functions that take one only talk to the database, and never commit."""
 
 BUSY_TIMEOUT_MS = 30_000
+ACCEPTED = "DATABASE_URL: accepted are sqlite:///path/to/file and postgresql://user:password@host/name."
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,7 +74,10 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """`url` is sqlite:///path or postgresql://user@host/name. Raises ConfigError for anything else."""
-        parsed = make_url(url)
+        try:
+            parsed = make_url(url)
+        except ArgumentError:  # not chained: it may show the password
+            raise ConfigError(ACCEPTED) from None
         self._writing: _Lane | _Pool
         self._reading: _Lane | _Pool
         if parsed.get_backend_name() == "sqlite" and parsed.database:
@@ -82,7 +87,7 @@ class Database:
         elif parsed.get_backend_name() == "postgresql":
             self._writing = self._reading = _postgres(parsed)
         else:
-            raise ConfigError("DATABASE_URL: accepted are sqlite:///path/to/file and postgresql://user@host/name.")
+            raise ConfigError(ACCEPTED)
 
     async def write(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **options: P.kwargs) -> T:
         """`work(tx, *args, **options)` in a transaction that may write: committed when it returns, else rolled back.

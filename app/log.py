@@ -8,12 +8,15 @@ from typing import Any
 import structlog
 
 SECRETS = (
-    re.compile(r"(bot)\d{5,}:[\w-]{20,}"),
-    re.compile(r"\b(sk-|xox[abp]-|gsk_|AIza)[\w-]{8,}"),
+    re.compile(r"((?:\bbot|\b)\d{5,}:)[\w-]{20,}"),
+    re.compile(r"\b(sk-|xox[abprs]-|gsk_|gh[pousr]_|AIza|signkey-)[\w-]{8,}"),
     re.compile(
-        r"((?:authorization|api[_-]?key|token|secret)[\"']?\s*[:=]\s*[\"']?(?:bearer\s+)?)[\w.\-:]{8,}", re.IGNORECASE
+        r"""((?:authorization|api[_-]?key|token|secret|password)["']?\s*[:=,]\s*b?["']?(?:(?:bearer|basic|token)\s+)?)
+        [^\s"',;&)}\]]{8,}""",
+        re.IGNORECASE | re.VERBOSE,
     ),
     re.compile(r"(/e/)[\w-]{8,}"),
+    re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)"),
 )
 QUIET = ("httpx", "httpx2", "httpcore", "inngest", "LiteLLM", "litellm", "alembic", "sqlalchemy", "uvicorn")
 
