@@ -199,7 +199,8 @@ def _channels(settings: Settings) -> dict[str, Channel]:
 def _web(harness: Harness, engine: EngineLink, settings: Settings) -> FastAPI:
     app = FastAPI(title="Moab", docs_url=None, redoc_url=None, openapi_url=None)
     token = settings.api_token.get_secret_value() if settings.api_token else None
-    app.add_middleware(Guard, token=token, loopback=settings.host in LOOPBACK)
+    signed = settings.inngest_signing_key is not None and not settings.inngest_dev
+    app.add_middleware(Guard, token=token, loopback=settings.host in LOOPBACK, sdk_signed=signed)
     explain_errors(app)
 
     async def take(event: MessageReceived | CommandReceived) -> None:

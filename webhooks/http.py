@@ -66,10 +66,12 @@ def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str]) -> APIRo
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise BadInput("The content type must be application/json.")
         posted = parse(await _body(request))
-        event = to_event(posted, posted.message_key or f"{posted.channel}:{posted.session_key}:{new_key()}")
+        own_key = posted.message_key or new_key()
+        # A client's key is its own within one session: another may well count from one, too.
+        event = to_event(posted, f"{posted.channel}:{posted.session_key}:{own_key}")
         await accept(event)
         ids = {
-            "messageKey": event.message_key,
+            "messageKey": own_key,
             "sessionKey": event.session_key,
             "eventId": message_event_id(event.message_key or ""),
         }

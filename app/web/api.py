@@ -5,6 +5,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.agent.harness import Harness
@@ -14,6 +15,10 @@ from app.web.feed import feed
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 GUARDED = "/api/"
+SDK_PATH = "/api/inngest"
+"""Where the SDK's route is with a Dev Server or Inngest; it has a signature instead of the API's token."""
+
+FOREIGN = "Without MOAB_API_TOKEN the API answers on loopback only."
 STATUS = {NotFound: 404, ServiceUnavailable: 503}
 
 
@@ -64,20 +69,26 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
 class Guard:
     """ASGI middleware in front of everything: the API needs its token; on loopback without one, only requests that
     no web page can forge are answered. A page in a browser reaches loopback too, but it cannot hide its Origin, and
-    a rebound name shows in Host.
+    a rebound name shows in Host. The SDK checks its signatures itself; unsigned it is for loopback only.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, loopback: bool) -> None:
-        self._app, self._token, self._loopback = app, token, loopback
+    def __init__(self, app: ASGIApp, token: str | None, loopback: bool, sdk_signed: bool = False) -> None:
+        self._app, self._token, self._loopback, self._sdk_signed = app, token, loopback, sdk_signed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(GUARDED):
-            refusal = _refusal(Request(scope), self._token, self._loopback)
-            if refusal is not None:
-                answer = JSONResponse({"error": refusal}, 403 if self._token is None else 401)
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        refusal = self._refusal(scope) if scope["type"] == "http" and scope["path"].startswith(GUARDED) else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await JSONResponse({"error": refusal}, 403 if self._token is None else 401)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> str | None:
+        headers = Headers(scope=scope)
+        if scope["path"] == SDK_PATH:
+            return None if self._sdk_signed else _foreign(headers)
+        if self._token is not None:
+            return _without_token(headers, self._token)
+        return _foreign(headers) if self._loopback else FOREIGN
 
 
 def explain_errors(app: FastAPI) -> None:
@@ -93,15 +104,23 @@ def explain_errors(app: FastAPI) -> None:
         return JSONResponse({"error": "Something went wrong inside; the log says what."}, 500)
 
 
-def _refusal(request: Request, token: str | None, loopback: bool) -> str | None:
-    if token is not None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        same = hmac.compare_digest(given.encode(), token.encode())
-        return None if same else "A bearer token is needed: the value of MOAB_API_TOKEN."
-    host = (request.url.hostname or "").lower()
-    if not loopback or host not in LOOPBACK:
-        return "Without MOAB_API_TOKEN the API answers on loopback only."
-    origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2].partition(":")[0] not in LOOPBACK:
+def _without_token(headers: Headers, token: str) -> str | None:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
+        return None
+    return "A bearer token is needed: the value of MOAB_API_TOKEN."
+
+
+def _foreign(headers: Headers) -> str | None:
+    if _host_name(headers.get("host", "")) not in LOOPBACK:
+        return FOREIGN
+    origin = headers.get("origin")
+    if origin is not None and _host_name(origin.partition("://")[2]) not in LOOPBACK:
         return "Pages of other origins may not use the API."
     return None
+
+
+def _host_name(authority: str) -> str:
+    """The host of `host:port`, also of `[::1]:port`."""
+    name = authority[1:].partition("]")[0] if authority.startswith("[") else authority.partition(":")[0]
+    return name.lower()
