@@ -1,0 +1,64 @@
+"""The six functions on the embedded engine in this process, with fakes at the seams and a clock that is told."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from app.agent.accept import accept
+from app.clock import ManualClock
+from app.engine.history import RunRow
+from app.engines import EmbeddedLink
+from app.events import CommandReceived, MessageReceived
+from functions import all_functions
+from tests.unit.house import House, make_house
+
+
+@dataclass
+class Embedded:
+    """A house whose events go to an engine."""
+
+    house: House
+    link: EmbeddedLink
+    clock: ManualClock
+
+    async def send(self, event: MessageReceived | CommandReceived) -> None:
+        """Let it in as a webhook does, and let everything happen that happens at once."""
+        await accept(self.house.harness, event)
+        await self.link.engine.idle()
+
+    async def pass_time(self, seconds: float, step_s: float = 1.0) -> None:
+        while seconds > 0:
+            self.clock.advance(min(step_s, seconds))
+            seconds -= step_s
+            await self.link.engine.idle()
+
+    async def runs(self, function: str) -> list[RunRow]:
+        """Runs of a function, oldest first."""
+        return list(reversed(await self.link.engine.runs(function=f"moab-{function}", limit=1000)))
+
+    async def steps(self, run: RunRow) -> list[str]:
+        """Names of a run's steps, in order."""
+        return [step.name for step in (await self.link.engine.run(run.id)).steps]
+
+
+@contextlib.asynccontextmanager
+async def embedded(folder: Path, template: Path, *answers: Any, **settings: Any) -> AsyncIterator[Embedded]:
+    """An engine with the functions from start to stop. The clock begins now: the SDK reads the real one for sleeps."""
+    house = make_house(folder, template, *answers, **settings)
+    clock = ManualClock(datetime.now(UTC))
+    link = EmbeddedLink(house.harness.settings, clock)
+    daily_log = type(house.harness.daily_log)(house.harness.daily_log.folder, house.harness.daily_log.zone, clock)
+    house = replace(house, clock=clock, harness=replace(house.harness, clock=clock, sender=link, daily_log=daily_log))
+    link.mount(FastAPI(), house.harness, all_functions)
+    await link.start()
+    await link.sync("")
+    try:
+        yield Embedded(house, link, clock)
+    finally:
+        await link.stop()
+        await house.db.close()
