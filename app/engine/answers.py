@@ -12,12 +12,13 @@ from app.engine.ending import Ending
 from app.engine.errors import BadExpression
 from app.engine.expressions import Expression
 from app.engine.functions import Function
+from app.engine.gateway import INFERENCE, without_secrets
 from app.engine.ids import Ulids, app_uuid
-from app.engine.intake import Intake
 from app.engine.live import Live, Wait
 from app.engine.model import DISCOVERY, Event, Job, Run, Step, to_json
 from app.engine.registry import Registry
 from app.engine.retry import FREE_INTERRUPTIONS, retry_at
+from app.engine.starts import Started, Starts
 from app.engine.steps import Steps, error, expires_at
 from app.engine.wire import Failure, Operation, Operations, Outcome, Returned
 
@@ -32,14 +33,14 @@ class Answers:
     """Turns outcomes into changes. Every method works inside one Change and does no I/O."""
 
     def __init__(
-        self, live: Live, registry: Registry, steps: Steps, ending: Ending, intake: Intake, ulids: Ulids,
+        self, live: Live, registry: Registry, steps: Steps, ending: Ending, starts: Starts, ulids: Ulids,
         jitter: Callable[[], float] = random.random,
     ) -> None:  # fmt: skip
         self._live = live
         self._registry = registry
         self._steps = steps
         self._ending = ending
-        self._intake = intake
+        self._starts = starts
         self._ulids = ulids
         self._jitter = jitter
         self._openers = {
@@ -47,6 +48,7 @@ class Answers:
             "Sleep": self._sleep,
             "WaitForEvent": self._wait,
             "InvokeFunction": self._invoke,
+            INFERENCE: self._infer,
         }
 
     def apply(self, change: Change, function: Function, job: Job, outcome: Outcome, started_ms: int) -> None:
@@ -131,6 +133,8 @@ class Answers:
         for other in [other for other in run.jobs.values() if other.step_id == item.id]:
             change.job_done(other)  # planned as well by a racing branch: it must not run twice
         if self._fits(change, run, memo, f"The output of step '{item.label}'"):
+            if step.op == INFERENCE:
+                step.opts = without_secrets(step.opts)
             self._steps.finish(change, run, step, memo, failed=failed, attempt=job.attempt, started_ms=started_ms)
 
     def _fits(self, change: Change, run: Run, text: str, what: str) -> bool:
@@ -182,6 +186,12 @@ class Answers:
         self._steps.open(change, run, step)
         self._steps.call(change, run, step.id, parallel=step.parallel)
 
+    def _infer(self, change: Change, function: Function, run: Run, step: Step, item: Operation) -> None:
+        """A call of a model, which the engine makes itself: a step like any other, but for who executes it."""
+        step.target = str(item.opts.get("url") or "")
+        self._steps.open(change, run, step)
+        self._steps.call(change, run, step.id, parallel=step.parallel)
+
     def _sleep(self, change: Change, function: Function, run: Run, step: Step, item: Operation) -> None:
         step.due_ms = parse_iso(item.name)
         if step.due_ms is None:
@@ -218,9 +228,8 @@ class Answers:
         event = self._invocation(change, function, run, step, item)
         change.event(event, 2)
         self._steps.open(change, run, step)
-        if self._intake.start(change, callee, event, (run.id, step.id)) is None and not run.ended:
-            message = f"Function {step.target} did not start: another run of it is active."
-            self._steps.finish(change, run, step, to_json({"error": error("FunctionSkipped", message)}), failed=True)
+        if self._starts.start(change, callee, event, (run.id, step.id)) is Started.DROPPED:
+            self._starts.tell_dropped(change, callee.slug, (run.id, step.id))
 
     def _invocation(self, change: Change, function: Function, run: Run, step: Step, item: Operation) -> Event:
         """The event that the invoked function sees, as recorded."""

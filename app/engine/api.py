@@ -40,7 +40,7 @@ class Server(Protocol):
 class Api:
     """A Starlette application over a Server; mount it where the SDKs look for their server (usually `/`)."""
 
-    def __init__(self, server: Server, event_key: str, signing_key: str | None) -> None:
+    def __init__(self, server: Server, event_key: str, signing_key: str | None, *, dev: bool = False) -> None:
         self._server = server
         self._event_key = event_key
         self._signing_key = signing_key

@@ -1,5 +1,6 @@
 """How a run ends: its row, its invoker's memo, and the lifecycle events that tell the others."""
 
+import logging
 from typing import Any
 
 from app.engine.change import Change
@@ -7,6 +8,8 @@ from app.engine.ids import Ulids
 from app.engine.live import Live
 from app.engine.model import CANCELLED, FAILED, Event, Run, to_json
 from app.engine.steps import Steps, error
+
+log = logging.getLogger("moab.engine")
 
 
 class Ending:
@@ -31,14 +34,17 @@ class Ending:
         }
         self._end(change, run, FAILED, {"error": summary, "result": output}, {"error": summary}, to_json(output))
 
-    def cancel(self, change: Change, run: Run) -> None:
-        """What is in flight goes on and is dropped when it answers."""
+    def cancel(self, change: Change, run: Run, reason: str | None = None) -> None:
+        """What is in flight goes on and is dropped when it answers. `reason` is for people, and kept."""
+        if reason:
+            log.info("Run %s of %s is cancelled: %s", run.id, run.function, reason)
         memo = {"error": error("FunctionCancelled", "The invoked function was cancelled")}
-        self._end(change, run, CANCELLED, {}, memo, "{}")
+        self._end(change, run, CANCELLED, {}, memo, "{}", reason)
 
     def _end(
-        self, change: Change, run: Run, status: str, facts: dict[str, Any], memo: dict[str, Any], output: str
-    ) -> None:
+        self, change: Change, run: Run, status: str, facts: dict[str, Any], memo: dict[str, Any], output: str,
+        reason: str | None = None,
+    ) -> None:  # fmt: skip
         run.ended = True
         for job in run.jobs.values():
             job.dropped = True
@@ -46,11 +52,13 @@ class Ending:
         for timer in timers:
             if timer is not None:
                 timer.cancel()
+        if run.deadline is not None:
+            run.deadline.cancel()
         run.jobs.clear()
         self._live.remove(run)
         if run.open:
             change.steps_cancelled(run)
-        change.run_ended(run, status, output)
+        change.run_ended(run, status, output, reason)
         self._tell_invoker(change, run, memo)
         if not run.quiet:
             self._emit(change, run, status, facts)
@@ -68,7 +76,9 @@ class Ending:
             "_inngest": {"status": status},
             **facts,
             "event": run.event.body,
-            "events": [{key: value for key, value in run.event.body.items() if key != "user" or value}],
+            "events": [
+                {key: value for key, value in event.body.items() if key != "user" or value} for event in run.events
+            ],
             "function_id": run.function,
             "run_id": run.id,
         }

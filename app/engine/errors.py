@@ -24,6 +24,10 @@ class BadEvent(EngineError):
     """An event has a form that is not accepted."""
 
 
+class BadRequest(EngineError):
+    """A request has a form that is not accepted."""
+
+
 class BadExpression(EngineError):
     """An expression has a form that is not accepted."""
 
@@ -46,6 +50,18 @@ class Unauthorized(EngineError):
 
 class UnknownRun(EngineError):
     """There is no such run."""
+
+
+class UnknownFunction(EngineError):
+    """There is no such function."""
+
+
+class UnknownStep(EngineError):
+    """The run has no such step."""
+
+
+class UnknownEvent(EngineError):
+    """There is no such event."""
 
 
 class TransportFailed(EngineError):

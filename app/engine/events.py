@@ -9,7 +9,8 @@ from app.engine.errors import BadEvent
 from app.engine.ids import Ulids
 from app.engine.model import Event
 
-MAX_EVENT_BYTES = 3_000_000
+#: Inngest's limit on its free plan.
+MAX_EVENT_BYTES = 262_144
 MAX_NAME_LETTERS = 256
 #: Ids and names are also keys of the store, which keeps them as UTF-8.
 _PASSED_ON = ("v",)
@@ -27,12 +28,14 @@ def parse_body(raw: bytes) -> list[Mapping[str, Any]]:
     return events
 
 
-def accept(events: Sequence[Mapping[str, Any]], ulids: Ulids, now_ms: int) -> list[Event]:
+def accept(
+    events: Sequence[Mapping[str, Any]], ulids: Ulids, now_ms: int, max_bytes: int = MAX_EVENT_BYTES
+) -> list[Event]:
     """Check wire-format events and give each its id; all or none: raises BadEvent at the first bad one."""
-    return [_accept(event, ulids, now_ms) for event in events]
+    return [_accept(event, ulids, now_ms, max_bytes) for event in events]
 
 
-def _accept(event: Mapping[str, Any], ulids: Ulids, now_ms: int) -> Event:
+def _accept(event: Mapping[str, Any], ulids: Ulids, now_ms: int, max_bytes: int) -> Event:
     name = event.get("name")
     if not name:
         raise BadEvent("event name is empty")
@@ -42,8 +45,10 @@ def _accept(event: Mapping[str, Any], ulids: Ulids, now_ms: int) -> Event:
     if name.startswith("inngest/"):
         raise BadEvent(f"event name '{name}' begins with 'inngest/', which only the engine itself sends")
     internal_id = ulids.new()
+    data = _mapping("data", event.get("data"))
+    data.pop("_inngest", None)  # the engine's own: passed on, it would pose as an invocation's
     body = {
-        "data": _mapping("data", event.get("data")),
+        "data": data,
         "id": _check_text("id", event.get("id") or internal_id),
         "name": name,
         "ts": _moment(event.get("ts"), now_ms),
@@ -55,8 +60,8 @@ def _accept(event: Mapping[str, Any], ulids: Ulids, now_ms: int) -> Event:
         size = len(accepted.raw)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadEvent(f"event '{name}' is not JSON: {error}") from None
-    if size > MAX_EVENT_BYTES:
-        raise BadEvent(f"event '{name}' has {size} bytes; at most {MAX_EVENT_BYTES} are accepted")
+    if size > max_bytes:
+        raise BadEvent(f"event '{name}' has {size} bytes; at most {max_bytes} are accepted")
     if b"NaN" in accepted.raw or b"Infinity" in accepted.raw:
         _refuse_special_numbers(name, body)
     return accepted
@@ -77,7 +82,7 @@ def _check_text(field: str, value: object) -> str:
     return value
 
 
-def _mapping(field: str, value: object) -> Mapping[str, Any]:
+def _mapping(field: str, value: object) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import heapq
+import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -10,9 +12,12 @@ from app.engine.answers import Answers
 from app.engine.change import Change
 from app.engine.errors import TransportFailed
 from app.engine.functions import Function
+from app.engine.gates import Gates
+from app.engine.gateway import INFERENCE, Gateway
 from app.engine.ids import Ulids
 from app.engine.intake import Intake
 from app.engine.model import Job, Memos, Run
+from app.engine.policies.priority import place
 from app.engine.registry import Registry
 from app.engine.transport import Transport
 from app.engine.wire import Failure, Outcome, read_answer, request
@@ -27,13 +32,16 @@ class Executor:
     """Owns every call in flight. `commit` writes a Change and releases what it made ready."""
 
     def __init__(
-        self, *, registry: Registry, answers: Answers, intake: Intake, ulids: Ulids, now_ms: Callable[[], int],
-        commit: Callable[[Change], Awaitable[None]], load_memos: Callable[[Run], Awaitable[Memos]],
-        at: Callable[[int, Callable[[], None]], object], on_quiet: Callable[[], None], deadline_ms: int, max_calls: int,
+        self, *, registry: Registry, answers: Answers, intake: Intake, gates: Gates, gateway: Gateway, ulids: Ulids,
+        now_ms: Callable[[], int], commit: Callable[[Change], Awaitable[None]],
+        load_memos: Callable[[Run], Awaitable[Memos]], at: Callable[[int, Callable[[], None]], object],
+        on_quiet: Callable[[], None], deadline_ms: int, max_calls: int,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._answers = answers
         self._intake = intake
+        self._gates = gates
+        self._gateway = gateway
         self._ulids = ulids
         self._now_ms = now_ms
         self._commit = commit
@@ -42,9 +50,10 @@ class Executor:
         self._on_quiet = on_quiet
         self._deadline_ms = deadline_ms
         self._max_calls = max_calls
-        self._ready: deque[Job] = deque()
+        self._ready: list[tuple[int, str, int, Job]] = []
+        self._order = itertools.count()
         self._parked: list[Job] = []
-        self._calls: dict[asyncio.Task[None], Job] = {}
+        self._calls: dict[asyncio.Task[None], tuple[Job, tuple[str, ...]]] = {}
         self._deadlines: deque[tuple[int, asyncio.Task[None]]] = deque()
         self._late: set[asyncio.Task[None]] = set()
         self._watching = False
@@ -56,13 +65,15 @@ class Executor:
         return bool(self._calls or self._ready)
 
     def release(self, job: Job) -> None:
-        """Make a claimed call as soon as there is room."""
-        self._ready.append(job)
+        """Make a claimed call as soon as there is room; of those that wait, older and preferred runs go first."""
+        run = job.run
+        heapq.heappush(self._ready, (place(run.created_ms, run.priority), run.id, next(self._order), job))
         self._pump()
 
     def park(self, job: Job) -> None:
         """Keep a call until its app is attached."""
         log.info("A call of run %s waits until the app of %s is attached.", job.run.id, job.run.function)
+        job.claimed = False
         self._parked.append(job)
 
     def unpark(self) -> list[Job]:
@@ -83,8 +94,8 @@ class Executor:
             await asyncio.wait((grace, calls), return_when=asyncio.FIRST_COMPLETED)
             grace.cancel()
             await asyncio.gather(grace, return_exceptions=True)
-        unfinished = [job for job in self._calls.values() if not job.dropped]
-        for task, job in self._calls.items():
+        unfinished = [job for job, _ in self._calls.values() if not job.dropped]
+        for task, (job, _) in self._calls.items():
             if not job.dropped:  # one whose answer is being written needs no more than a moment
                 task.cancel()
         if self._calls:
@@ -95,25 +106,28 @@ class Executor:
 
     def leftover(self) -> list[Job]:
         """The calls that were never begun."""
-        waiting = [job for job in (*self._ready, *self._parked) if not job.dropped]
+        waiting = [job for job in (*(entry[3] for entry in self._ready), *self._parked) if not job.dropped]
         self._ready.clear()
         self._parked.clear()
         return waiting
 
     def _pump(self) -> None:
         while self._ready and len(self._calls) < self._max_calls and not self._stopping:
-            job = self._ready.popleft()
+            job = heapq.heappop(self._ready)[3]
+            slots, job.slots = job.slots, ()
             if job.dropped:
+                self._gates.leave(job, slots)
                 continue
             transport = self._registry.transport(job.run.function)
             function = self._registry.function(job.run.function)
             if transport is None or function is None:
+                self._gates.leave(job, slots)
                 self.park(job)
                 continue
             job.run.in_flight += 1
             # A call must not inherit the context of whoever sent its event: the SDK keeps a running step there.
             task = asyncio.create_task(self._call(job, function, transport), context=contextvars.Context())
-            self._calls[task] = job
+            self._calls[task] = (job, slots)
             self._watch(task)
             task.add_done_callback(self._finished)
 
@@ -136,13 +150,14 @@ class Executor:
             self._at(self._deadlines[0][0], self._give_up_late)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        job = self._calls.pop(task)
+        job, slots = self._calls.pop(task)
         job.run.in_flight -= 1
         _forget_memos(job.run)
         self._late.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("A call of run %s broke off; it is made again at the next start.", job.run.id,
                       exc_info=task.exception())  # fmt: skip
+        self._gates.leave(job, slots)
         self._pump()
         if not self.busy:
             self._on_quiet()
@@ -165,6 +180,9 @@ class Executor:
     async def _ask(self, job: Job, function: Function, transport: Transport) -> Outcome:
         run = job.run
         try:
+            step = run.open.get(job.step_id)
+            if step is not None and step.op == INFERENCE:
+                return await self._gateway.infer(run, step)
             memos = await self._memos(run)
             request_id = self._ulids.new()
             headers, body = request(function, run, job, memos, request_id, transport.limits_body)

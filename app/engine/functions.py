@@ -1,25 +1,27 @@
 """A registered function: its configuration, parsed once and checked."""
 
 import json
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from app.engine.clock import parse_duration
 from app.engine.cron import Cron
 from app.engine.errors import BadFunction
 from app.engine.expressions import Expression
 from app.engine.ids import function_uuid
+from app.engine.policies.batch import Batch
+from app.engine.policies.concurrency import Concurrency
+from app.engine.policies.debounce import Debounce
+from app.engine.policies.durations import duration_ms
+from app.engine.policies.priority import Priority
+from app.engine.policies.rate_limit import RateLimit
 from app.engine.policies.singleton import Singleton
+from app.engine.policies.throttle import Throttle
+from app.engine.policies.timeouts import Timeouts
 from app.engine.retry import DEFAULT_RETRIES
 
-log = logging.getLogger("moab.engine")
-
-#: Policies that the protocol knows and this engine does not apply yet.
-LATER_POLICIES = (
-    "concurrency", "throttle", "rateLimit", "debounce", "batchEvents", "priority", "idempotency", "timeouts",
-)  # fmt: skip
+_Policy = TypeVar("_Policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,29 @@ class CancelOn:
 
 
 @dataclass(frozen=True, slots=True)
+class CronTrigger:
+    """Starts the function at the instants of a schedule, up to `jitter_ms` late."""
+
+    schedule: Cron
+    jitter_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """How starts and calls of a function are held back; each is None or empty when it was not asked for."""
+
+    singleton: Singleton | None = None
+    idempotency: RateLimit | None = None
+    rate_limit: RateLimit | None = None
+    batch: Batch | None = None
+    debounce: Debounce | None = None
+    throttle: Throttle | None = None
+    priority: Priority | None = None
+    concurrency: tuple[Concurrency, ...] = ()
+    timeouts: Timeouts | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """One function as registered."""
 
@@ -49,9 +74,9 @@ class Function:
     uuid: str
     retries: int
     triggers: tuple[EventTrigger, ...] = ()
-    crons: tuple[Cron, ...] = ()
+    crons: tuple[CronTrigger, ...] = ()
     cancels: tuple[CancelOn, ...] = ()
-    singleton: Singleton | None = None
+    policies: Policies = field(default_factory=Policies)
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -66,9 +91,7 @@ def parse_function(app: str, config: Mapping[str, Any]) -> Function:
         step = config["steps"]["step"]
         retries = int((step.get("retries") or {}).get("attempts", DEFAULT_RETRIES))
         triggers = list(config["triggers"])
-        cancels = config.get("cancel") or []
-        singleton = config.get("singleton")
-        function = Function(
+        return Function(
             slug=slug,
             name=str(config.get("name") or slug),
             app=app,
@@ -79,15 +102,40 @@ def parse_function(app: str, config: Mapping[str, Any]) -> Function:
                 for trigger in triggers
                 if trigger.get("event")
             ),
-            crons=tuple(Cron.parse(str(trigger["cron"])) for trigger in triggers if trigger.get("cron")),
-            cancels=tuple(_cancel(cancel) for cancel in cancels),
-            singleton=Singleton.parse(singleton) if singleton else None,
+            crons=tuple(_cron(trigger) for trigger in triggers if trigger.get("cron")),
+            cancels=tuple(_cancel(cancel) for cancel in config.get("cancel") or []),
+            policies=_policies(config),
             raw=config,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadFunction(f"A function of app '{app}' has a configuration that cannot be read: {error!r}.") from None
-    _warn_about_later_policies(function)
-    return function
+    except BadFunction as error:
+        raise BadFunction(f"Function '{config.get('id')}' of app '{app}': {error}") from None
+
+
+def _policies(config: Mapping[str, Any]) -> Policies:
+    def parsed(name: str, parse: Callable[[Any], _Policy]) -> _Policy | None:
+        return parse(config[name]) if config.get(name) else None
+
+    policies = Policies(
+        singleton=parsed("singleton", Singleton.parse),
+        idempotency=parsed("idempotency", lambda source: RateLimit.idempotency(str(source))),
+        rate_limit=parsed("rateLimit", RateLimit.parse),
+        batch=parsed("batchEvents", Batch.parse),
+        debounce=parsed("debounce", Debounce.parse),
+        throttle=parsed("throttle", Throttle.parse),
+        priority=parsed("priority", Priority.parse),
+        concurrency=parsed("concurrency", Concurrency.parse) or (),
+        timeouts=parsed("timeouts", Timeouts.parse),
+    )
+    if policies.batch and policies.debounce:
+        raise BadFunction("batchEvents and debounce exclude each other.")
+    return policies
+
+
+def _cron(trigger: Mapping[str, Any]) -> CronTrigger:
+    jitter_ms = duration_ms("cron", trigger, "jitter", required=False) or 0
+    return CronTrigger(Cron.parse(str(trigger["cron"])), jitter_ms)
 
 
 def _condition(source: Any) -> Expression | None:
@@ -97,16 +145,6 @@ def _condition(source: Any) -> Expression | None:
 def _cancel(cancel: Mapping[str, Any]) -> CancelOn:
     timeout = cancel.get("timeout")
     return CancelOn(str(cancel["event"]), _condition(cancel.get("if")), parse_duration(timeout) if timeout else None)
-
-
-def _warn_about_later_policies(function: Function) -> None:
-    asked = [policy for policy in LATER_POLICIES if function.raw.get(policy)]
-    if asked:
-        log.warning(
-            "Function %s asks for %s, which this engine does not apply yet; it runs without.",
-            function.slug,
-            ", ".join(asked),
-        )
 
 
 def config_text(function: Function) -> str:

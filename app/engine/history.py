@@ -7,19 +7,26 @@ from datetime import datetime
 from typing import Any
 
 from app.engine.clock import from_ms
-from app.engine.errors import UnknownRun
+from app.engine.errors import UnknownEvent, UnknownRun
+from app.engine.functions import Function
+from app.engine.gateway import INFERENCE, without_secrets
 from app.engine.store import Store
 
 _RUN_COLUMNS = (
     "runs.id, function, event_id, events.name AS event_name, status, created_at, started_at, ended_at, output, "
-    "parent_run, parent_step"
+    "parent_run, parent_step, replay_of, reason"
 )
 _MAX_ROWS = 1_000
+_OF_EVENT = "(event_id = ? OR runs.id IN (SELECT run_id FROM run_events WHERE run_events.event_id = ?))"
+_SOURCES = ("sent", "repeated", "engine")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run. `status` is Scheduled, Running, Completed, Failed or Cancelled; times are aware, in UTC."""
+    """One run. `status` is Scheduled, Running, Completed, Failed or Cancelled; times are aware, in UTC.
+
+    `replay_of` is the run that it repeats; `reason` why it was cancelled, if that was not asked for by name.
+    """
 
     id: str
     function: str
@@ -32,6 +39,8 @@ class RunRow:
     output: Any
     parent_run: str | None
     parent_step: str | None
+    replay_of: str | None = None
+    reason: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -81,25 +90,93 @@ class RunTrace:
     failures: tuple[AttemptRow, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One event as functions see it. `id` is what its sender got back; `event_id` the sender's own or the same.
+
+    `source` is `sent`, `repeated` (with a known id: it starts nothing) or `engine` (its own events).
+    """
+
+    id: str
+    event_id: str
+    name: str
+    data: dict[str, Any]
+    ts: int
+    received_at: datetime
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventTrace:
+    """An event and the runs that it started, alone or with others of a batch."""
+
+    event: EventRow
+    runs: tuple[RunRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRow:
+    """One function. `id` is its full id, `config` what its app registered."""
+
+    id: str
+    name: str
+    app: str
+    triggers: tuple[dict[str, Any], ...]
+    config: dict[str, Any]
+    paused: bool
+
+
+def function_row(function: Function, paused: bool) -> FunctionRow:
+    """A registered function as people see it."""
+    raw = dict(function.raw)
+    return FunctionRow(function.slug, function.name, function.app, tuple(raw["triggers"]), raw, paused)
+
+
 async def runs(
     store: Store, *, limit: int = 50, status: str | None = None, function: str | None = None,
-    event_id: str | None = None, before: str | None = None,
+    event_id: str | None = None, before: str | None = None, since_ms: int | None = None, until_ms: int | None = None,
+    text: str | None = None,
 ) -> list[RunRow]:  # fmt: skip
-    """The newest runs first. `event_id` is an event's internal id; `before` a run id to page from."""
+    """The newest runs first. `event_id` is an event's internal id; `before` a run id to page from; `since_ms` and
+    `until_ms` bound their creation; `text` is looked for in their events, letter case aside."""
     conditions, values = ["1"], list[object]()
-    for column, value in (("status", status), ("function", function), ("event_id", event_id)):
+    for condition, value in (
+        ("status = ?", status), ("function = ?", function), ("runs.id < ?", before), ("created_at >= ?", since_ms),
+        ("created_at < ?", until_ms), ("events.body LIKE ? ESCAPE '\\'", text and _like(text)),
+    ):  # fmt: skip
         if value is not None:
-            conditions.append(f"{column} = ?")
+            conditions.append(condition)
             values.append(value)
-    if before is not None:
-        conditions.append("runs.id < ?")
-        values.append(before)
+    if event_id is not None:
+        conditions.append(_OF_EVENT)
+        values += [event_id, event_id]
     rows = await store.rows(
         f"SELECT {_RUN_COLUMNS} FROM runs JOIN events ON internal_id = event_id "  # noqa: S608
         f"WHERE {' AND '.join(conditions)} ORDER BY runs.id DESC LIMIT ?",
         *values, min(max(limit, 1), _MAX_ROWS),
     )  # fmt: skip
     return [_run(row) for row in rows]
+
+
+async def events(
+    store: Store, *, limit: int = 50, name: str | None = None, before: str | None = None
+) -> list[EventRow]:
+    """The newest events first, with the engine's own; `before` is an id to page from."""
+    rows = await store.rows(
+        "SELECT * FROM events WHERE (? IS NULL OR name = ?) AND (? IS NULL OR internal_id < ?) "
+        "ORDER BY internal_id DESC LIMIT ?",
+        name, name, before, before, min(max(limit, 1), _MAX_ROWS),
+    )  # fmt: skip
+    return [_event(row) for row in rows]
+
+
+async def event(store: Store, event_id: str) -> EventTrace:
+    """One event and the runs that it started, oldest first; raises UnknownEvent."""
+    rows = await store.rows("SELECT * FROM events WHERE internal_id = ?", event_id)
+    if not rows:
+        raise UnknownEvent(f"There is no event {event_id}.")
+    started = await runs(store, event_id=event_id, limit=_MAX_ROWS)
+    return EventTrace(_event(rows[0]), tuple(reversed(started)))
 
 
 async def run(store: Store, run_id: str) -> RunTrace:
@@ -129,8 +206,24 @@ def _run(row: sqlite3.Row) -> RunRow:
     return RunRow(
         row["id"], row["function"], row["event_id"], row["event_name"], row["status"], from_ms(row["created_at"]),
         _moment(row["started_at"]), _moment(row["ended_at"]), _json(row["output"]), row["parent_run"],
-        row["parent_step"],
+        row["parent_step"], row["replay_of"], row["reason"],
     )  # fmt: skip
+
+
+def _event(row: sqlite3.Row) -> EventRow:
+    body = json.loads(row["body"])
+    return EventRow(
+        row["internal_id"], body["id"], body["name"], body["data"], body["ts"], from_ms(row["received_at"]),
+        _SOURCES[row["source"]],
+    )  # fmt: skip
+
+
+def _like(text: str) -> str:
+    """A pattern that finds a text anywhere in ASCII JSON."""
+    escaped = json.dumps(text)[1:-1]
+    for letter in ("\\", "%", "_"):
+        escaped = escaped.replace(letter, f"\\{letter}")
+    return f"%{escaped}%"
 
 
 def _step(row: sqlite3.Row, failures: tuple[AttemptRow, ...]) -> StepRow:
@@ -143,7 +236,7 @@ def _step(row: sqlite3.Row, failures: tuple[AttemptRow, ...]) -> StepRow:
         status=row["status"],
         attempt=row["attempt"],
         target=row["target"],
-        input=_json(row["opts"]),
+        input=_json(without_secrets(row["opts"]) if row["op"] == INFERENCE else row["opts"]),
         output=memo.get("data") if wrapped else memo,
         error=memo.get("error") if wrapped else None,
         created_at=from_ms(row["created_at"]),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.engine.expressions import Expression
-from app.engine.model import Event, Run, Step
+from app.engine.model import Event, Held, Run, Step
 
 DEDUPE_MS = 86_400_000
 
@@ -29,7 +29,14 @@ class Live:
         self._event_ids: dict[tuple[str, str], int] = {}
         #: When a singleton start last cancelled a run of this key; only kept for the lossy switch.
         self.cancelled_at: dict[tuple[str, str], int] = {}
+        #: How far rate limits and throttles have got, by policy, function and key.
+        self.rates: dict[tuple[str, str, str], int] = {}
+        #: Starts that wait for quiet or company, by policy, function and key; and those of paused functions.
+        self.held: dict[tuple[str, str, str], Held] = {}
+        self.paused: dict[str, list[Held]] = {}
+        self._sends: dict[str, tuple[int, list[str]]] = {}
         self.next_job = 1
+        self.next_held = 1
 
     def add(self, run: Run) -> None:
         self.runs[run.id] = run
@@ -73,6 +80,27 @@ class Live:
 
     def forget_event_ids(self, before_ms: int) -> None:
         self._event_ids = {key: seen for key, seen in self._event_ids.items() if seen >= before_ms}
+
+    def remember_send(self, seed: str, received_ms: int, ids: list[str]) -> None:
+        self._sends[seed] = (received_ms, ids)
+
+    def ids_of_send(self, seed: str) -> list[str] | None:
+        """The ids that an earlier try of the same request got."""
+        known = self._sends.get(seed)
+        return known[1] if known else None
+
+    def forget_sends(self, before_ms: int) -> None:
+        """They come in order of time, so the old ones are in front."""
+        while self._sends:
+            seed, (received_ms, _) = next(iter(self._sends.items()))
+            if received_ms >= before_ms:
+                return
+            del self._sends[seed]
+
+    def held_id(self) -> int:
+        number = self.next_held
+        self.next_held += 1
+        return number
 
     def job_id(self) -> int:
         number = self.next_job

@@ -2,11 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.engine.scheduler import Timer
+
+if TYPE_CHECKING:
+    from app.engine.change import Change
 
 #: The step id of a call that goes on from where the memos end.
 DISCOVERY: Final = "step"
@@ -43,6 +46,13 @@ class Event:
         self.ts = int(body["ts"])
         self._raw: bytes | None = None
 
+    @classmethod
+    def stored(cls, internal_id: str, body: str, received_ms: int) -> "Event":
+        """An event as the file has it."""
+        event = cls(internal_id, json.loads(body), received_ms)
+        event._raw = body.encode()
+        return event
+
     @property
     def raw(self) -> bytes:
         """The body as JSON; made when first asked for, because most of the engine's own events interest nobody."""
@@ -68,8 +78,39 @@ class Step:
 
 
 @dataclass(slots=True, eq=False)
+class Moment:
+    """Something to do at a time, in a change of its own, unless it has become `void` by then."""
+
+    due_ms: int
+    act: "Callable[[Change], None]"
+    void: bool = False
+    timer: Timer | None = None
+
+    def cancel(self) -> None:
+        """It is not to be done any more."""
+        self.void = True
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A start that waits: for quiet (debounce), for company (batch), or for its function to be resumed (pause)."""
+
+    id: int
+    why: str
+    function: str
+    key: str
+    events: list[Event]
+    due_ms: int | None = None
+    latest_ms: int | None = None
+    parent: tuple[str, str] | None = None
+    moment: Moment | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Job:
-    """A call to make. `step_id` is a hash, or DISCOVERY."""
+    """A call to make. `step_id` is a hash, or DISCOVERY. `slots` are the places it takes in concurrency limits."""
 
     id: int
     run: "Run"
@@ -79,6 +120,7 @@ class Job:
     parallel: bool = False
     claimed: bool = False
     dropped: bool = False
+    slots: tuple[str, ...] = ()
     timer: Timer | None = None
 
 
@@ -126,9 +168,24 @@ class Run:
     singleton_key: str | None = None
     req_version: int = -1
     started_ms: int | None = None
+    #: All events of a batch; empty for a run of one event.
+    batch: tuple[Event, ...] = ()
+    priority: int = 0
+    replay_of: str | None = None
     finished_steps: int = 0
     memos: Memos | None = None
     open: dict[str, Step] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     in_flight: int = 0
     ended: bool = False
+    deadline: Moment | None = None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the function sees as `events`."""
+        return self.batch or (self.event,)
+
+    @property
+    def planned_ms(self) -> int:
+        """When it was to begin."""
+        return self.created_ms if self.parent or self.replay_of else max(self.created_ms, self.event.ts)

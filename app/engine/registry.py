@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.engine.change import Change
-from app.engine.errors import BadFunction
+from app.engine.errors import BadFunction, UnknownFunction
 from app.engine.functions import Function, config_text, parse_function
 from app.engine.transport import Transport
 from app.engine.triggers import Triggers
@@ -27,17 +27,19 @@ class App:
 
 
 class Registry:
-    """Functions by slug; archived ones stay callable for their open runs."""
+    """Functions by slug; archived ones are kept, so that their ended runs can be explained."""
 
     def __init__(self) -> None:
         self.apps: dict[str, App] = {}
         self._functions: dict[str, Function] = {}
         self._archived: set[str] = set()
+        self._paused: set[str] = set()
         self.triggers = Triggers(())
 
-    def load(self, apps: Iterable[App], functions: Iterable[tuple[Function, bool]]) -> None:
+    def load(self, apps: Iterable[App], functions: Iterable[tuple[Function, bool]], paused: Iterable[str]) -> None:
         """What an earlier process stored."""
         self.apps = {app.name: app for app in apps}
+        self._paused = set(paused)
         for function, archived in functions:
             self._functions[function.slug] = function
             if archived:
@@ -46,8 +48,11 @@ class Registry:
 
     def register(
         self, change: Change, name: str, url: str, sdk: str, configs: Sequence[Mapping[str, Any]], transport: Transport
-    ) -> bool:
-        """Replace an app's functions; returns whether anything changed. Raises BadFunction and its like."""
+    ) -> tuple[bool, list[Function]]:
+        """Replace an app's functions; returns whether anything changed, and the functions that are gone.
+
+        Raises BadFunction and its like.
+        """
         functions = [parse_function(name, config) for config in configs]
         self._refuse_foreign(name, functions)
         checksum = hashlib.sha256("\n".join(config_text(function) for function in functions).encode()).hexdigest()
@@ -63,11 +68,11 @@ class Registry:
             self._functions[function.slug] = function
             (self._archived.add if archived else self._archived.discard)(function.slug)
             change.add(
-                "INSERT OR REPLACE INTO functions (slug, app, config, archived) VALUES (?,?,?,?)",
-                function.slug, name, config_text(function), archived,
+                "INSERT OR REPLACE INTO functions (slug, app, config, archived, paused) VALUES (?,?,?,?,?)",
+                function.slug, name, config_text(function), archived, int(function.slug in self._paused),
             )  # fmt: skip
         self._index()
-        return modified
+        return modified, gone
 
     def function(self, slug: str) -> Function | None:
         """A function that exists or existed."""
@@ -76,6 +81,20 @@ class Registry:
     def startable(self, slug: str) -> Function | None:
         """A function that may start a new run."""
         return None if slug in self._archived else self._functions.get(slug)
+
+    def is_paused(self, slug: str) -> bool:
+        """Whether nothing of this function may start."""
+        return slug in self._paused
+
+    def set_paused(self, change: Change, slug: str, paused: bool) -> bool:
+        """Pause or resume a function; returns whether that changed anything. Raises UnknownFunction."""
+        if self.startable(slug) is None:
+            raise UnknownFunction(f"There is no function '{slug}'.")
+        if paused == self.is_paused(slug):
+            return False
+        (self._paused.add if paused else self._paused.discard)(slug)
+        change.add("UPDATE functions SET paused = ? WHERE slug = ?", int(paused), slug)
+        return True
 
     def active(self) -> list[Function]:
         return [function for slug, function in self._functions.items() if slug not in self._archived]

@@ -51,10 +51,12 @@ async def actions(store: Store, run_id: str) -> bytes:
 
 async def batch(store: Store, run_id: str) -> bytes:
     """The events of a run, for the same."""
-    rows = await store.rows("SELECT body FROM runs JOIN events ON internal_id = event_id WHERE runs.id = ?", run_id)
+    rows = await store.rows(
+        "SELECT body FROM run_events JOIN events ON internal_id = event_id WHERE run_id = ? ORDER BY position", run_id
+    ) or await store.rows("SELECT body FROM runs JOIN events ON internal_id = event_id WHERE runs.id = ?", run_id)
     if not rows:
         raise UnknownRun(f"Unable to load function run: {run_id}")
-    return f"[{rows[0]['body']}]".encode()
+    return f"[{','.join(row['body'] for row in rows)}]".encode()
 
 
 def function(registered: Function) -> dict[str, Any]:

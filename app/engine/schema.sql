@@ -12,7 +12,8 @@ CREATE TABLE IF NOT EXISTS functions (
   slug     TEXT PRIMARY KEY,
   app      TEXT NOT NULL,
   config   TEXT NOT NULL,              -- as registered
-  archived INTEGER NOT NULL            -- 1: no longer in its app; open runs go on, nothing new starts
+  archived INTEGER NOT NULL,           -- 1: no longer in its app; nothing starts, and open runs were cancelled
+  paused   INTEGER NOT NULL DEFAULT 0  -- 1: starts are held until it is resumed
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS crons (
@@ -50,16 +51,61 @@ CREATE TABLE IF NOT EXISTS runs (
   quiet         INTEGER NOT NULL,      -- 1: started by a lifecycle event, emits none itself
   parent_run    TEXT,                  -- the run and step that invoked this one
   parent_step   TEXT,
-  req_version   INTEGER NOT NULL       -- what the SDK answered last, -1 before its first answer
+  req_version   INTEGER NOT NULL,      -- what the SDK answered last, -1 before its first answer
+  priority      INTEGER NOT NULL DEFAULT 0, -- seconds that it goes ahead of others
+  replay_of     TEXT,                  -- the run that this one repeats
+  reason        TEXT                   -- why it was cancelled, when nobody asked for it by name
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS runs_by_event ON runs (event_id);
 CREATE INDEX IF NOT EXISTS runs_by_end ON runs (ended_at);
+
+CREATE TABLE IF NOT EXISTS run_events ( -- the events of a batch, in order; other runs have one, in runs.event_id
+  run_id   TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  event_id TEXT NOT NULL,
+  PRIMARY KEY (run_id, position)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS run_events_by_event ON run_events (event_id);
+
+CREATE TABLE IF NOT EXISTS held (      -- starts that wait: for quiet, for company, for the function to be resumed
+  start_id    INTEGER NOT NULL,        -- rows of one start share it
+  event_id    TEXT NOT NULL,           -- ULIDs: their order is the order of arrival
+  why         TEXT NOT NULL,           -- debounce batch pause
+  function    TEXT NOT NULL,
+  key         TEXT NOT NULL,
+  due_at      INTEGER,
+  latest_at   INTEGER,                 -- a debounce may be put off no longer than this
+  parent_run  TEXT,                    -- the run and step that invoked, if any
+  parent_step TEXT,
+  PRIMARY KEY (start_id, event_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS held_by_event ON held (event_id);
+
+CREATE TABLE IF NOT EXISTS rates (     -- how far rate limits and throttles have got
+  policy   TEXT NOT NULL,              -- rateLimit idempotency throttle
+  function TEXT NOT NULL,
+  key      TEXT NOT NULL,
+  tat      INTEGER NOT NULL,           -- theoretical arrival time, microseconds since 1970
+  PRIMARY KEY (policy, function, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS sends (     -- requests to send events that an SDK may repeat, for ten minutes
+  seed        TEXT PRIMARY KEY,
+  ids         TEXT NOT NULL,           -- JSON list of the ids it got
+  received_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS cancellations ( -- bulk cancellations, as asked for over REST
+  id         TEXT PRIMARY KEY,
+  created_at INTEGER NOT NULL,
+  body       TEXT NOT NULL             -- JSON as answered
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS steps (
   run_id     TEXT NOT NULL,
   id         TEXT NOT NULL,            -- hash
   name       TEXT NOT NULL,            -- as the author wrote it
-  op         TEXT NOT NULL,            -- StepRun Sleep WaitForEvent InvokeFunction
+  op         TEXT NOT NULL,            -- StepRun Sleep WaitForEvent InvokeFunction AIGateway
   status     TEXT NOT NULL,            -- Open Completed Failed Cancelled
   position   INTEGER,                  -- order of completion, from 1
   attempt    INTEGER NOT NULL,

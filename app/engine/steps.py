@@ -2,6 +2,7 @@
 
 from app.engine.change import Change
 from app.engine.clock import parse_duration
+from app.engine.gates import Gates
 from app.engine.live import Live
 from app.engine.model import COMPLETED, DISCOVERY, FAILED, Job, Run, Step, to_json
 
@@ -9,8 +10,9 @@ from app.engine.model import COMPLETED, DISCOVERY, FAILED, Job, Run, Step, to_js
 class Steps:
     """Applies step results to a run, inside a Change."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, gates: Gates) -> None:
         self._live = live
+        self._gates = gates
 
     def open(self, change: Change, run: Run, step: Step) -> None:
         """A step that ends later: planned, asleep, waiting."""
@@ -18,9 +20,12 @@ class Steps:
         change.step_opened(run, step)
         change.timer(run, step)
 
-    def call(self, change: Change, run: Run, step_id: str, *, parallel: bool, due_ms: int | None = None) -> None:
-        """Plan a call; `step_id` is a hash, or DISCOVERY."""
-        change.job(Job(self._live.job_id(), run, step_id, due_ms or change.now_ms, parallel=parallel))
+    def call(self, change: Change, run: Run, step_id: str, *, parallel: bool, due_ms: int | None = None) -> Job:
+        """Plan a call, which is claimed at once if it is due and nothing holds it back; `step_id` is a hash, or
+        DISCOVERY."""
+        job = Job(self._live.job_id(), run, step_id, due_ms or change.now_ms, parallel=parallel)
+        change.job(job, admitted=job.due_ms <= change.now_ms and self._gates.enter(change, job))
+        return job
 
     def finish(
         self, change: Change, run: Run, step: Step, memo: str, *, failed: bool = False, attempt: int = 0,

@@ -69,7 +69,9 @@ def request(
     function: Function, run: Run, job: Job, memos: Memos, request_id: str, limited: bool
 ) -> tuple[dict[str, str], bytes]:
     """The headers and the body of a call; `limited`: the way to the app does not bear large bodies."""
-    use_api = limited and memos.size + 2 * len(run.event.raw) > USE_API_BYTES
+    event = run.event.raw
+    events = b",".join([item.raw for item in run.batch]) if run.batch else event
+    use_api = limited and memos.size + len(event) + len(events) > USE_API_BYTES
     name = job_name(job.id)
     headers = {
         "content-type": "application/json",
@@ -96,11 +98,11 @@ def request(
             "use_api": use_api,
         }
     )
-    event, flag = run.event.raw, b"true" if use_api else b"false"
+    flag = b"true" if use_api else b"false"
     parts = [
         b'{"ctx":', ctx[:-1].encode(), b',"stack":{"current":%d,"stack":[' % len(memos), memos.stack,
         b']}},"defers":{},"event":', event,
-        *((b',"events":null,"steps":{}',) if use_api else (b',"events":[', event, b'],"steps":{', memos.steps, b"}")),
+        *((b',"events":null,"steps":{}',) if use_api else (b',"events":[', events, b'],"steps":{', memos.steps, b"}")),
         b',"use_api":%b,"version":%d}' % (flag, run.req_version),
     ]  # fmt: skip
     return headers, b"".join(parts)

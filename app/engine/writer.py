@@ -14,6 +14,15 @@ from app.engine.errors import StoreFailed
 #: A statement and its values.
 Statement = tuple[str, Sequence[Any]]
 _GROUP = 512
+#: What the write-ahead log is cut back to after a checkpoint.
+_MAX_IDLE_WAL_BYTES = 16_000_000
+#: Columns that younger versions of the schema have: files of older ones get them when they are opened.
+_ADDED_COLUMNS = (
+    ("functions", "paused", "INTEGER NOT NULL DEFAULT 0"),
+    ("runs", "priority", "INTEGER NOT NULL DEFAULT 0"),
+    ("runs", "replay_of", "TEXT"),
+    ("runs", "reason", "TEXT"),
+)
 
 
 @dataclass(slots=True)
@@ -156,5 +165,9 @@ def _connect(path: Path, schema: str) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute(f"PRAGMA journal_size_limit = {_MAX_IDLE_WAL_BYTES}")
     connection.executescript(schema)
+    for table, column, declaration in _ADDED_COLUMNS:
+        if column not in {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {declaration}")
     return connection

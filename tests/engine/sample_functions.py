@@ -28,6 +28,7 @@ def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
     _failing_functions(function)
     _waiting(function)
     _policies(function)
+    _flow_control(function)
     _invoking(function)
     return functions
 
@@ -186,6 +187,31 @@ def _policies(function: Any) -> None:
     async def steered(ctx: inngest.Context) -> Any:
         await ctx.step.sleep("hold", 2 * _SECOND)
         return ctx.event.data["m"]
+
+
+def _flow_control(function: Any) -> None:
+    @function("conc", concurrency=[inngest.Concurrency(limit=1, key="event.data.k")])
+    async def conc(ctx: inngest.Context) -> Any:
+        async def slow() -> Any:
+            return 1
+
+        return await ctx.step.run("slow", slow)
+
+    @function("batched", batch_events=inngest.Batch(max_size=3, timeout=3 * _SECOND))
+    async def batched(ctx: inngest.Context) -> Any:
+        return [event.data for event in ctx.events]
+
+    @function("debounced", debounce=inngest.Debounce(period=2 * _SECOND))
+    async def debounced(ctx: inngest.Context) -> Any:
+        return ctx.event.data
+
+    @function("limited", rate_limit=inngest.RateLimit(limit=1, period=60 * _SECOND))
+    async def limited(ctx: inngest.Context) -> Any:
+        return ctx.event.data
+
+    @function("finish-timeout", timeouts=inngest.Timeouts(finish=2 * _SECOND))
+    async def finish_timeout(ctx: inngest.Context) -> None:
+        await ctx.step.sleep("long", 30 * _SECOND)
 
 
 def _invoking(function: Any) -> None:

@@ -1,7 +1,6 @@
 """The public HTTP API: keys, events in, registrations, runs out."""
 
 import json
-import logging
 from pathlib import Path
 
 import httpx
@@ -39,7 +38,7 @@ async def test_bad_input_is_refused_like_the_real_server(lab: Lab, line: dict[st
         ({"name": "x", "ts": True}, "ts must be"),
         ({"name": "x", "ts": -5}, "ts must be"),
         ({"name": "inngest/function.failed"}, "only the engine itself sends"),
-        ({"name": "x", "data": {"v": "y" * 3_100_000}}, "at most 3000000"),
+        ({"name": "x", "data": {"v": "y" * 262_144}}, "at most 262144"),
     ],
 )
 async def test_what_the_wire_cannot_carry_is_refused(lab: Lab, event: dict[str, object], reason: str) -> None:
@@ -162,14 +161,13 @@ def _registration() -> dict[str, object]:
     return body
 
 
-async def test_register_as_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_register_as_recorded(tmp_path: Path) -> None:
     async with running(tmp_path / "engine.db", lambda client: build(client)[:1], client_options={}) as lab:
         body = {**_registration(), "appname": "other"}
         body["functions"] = [
             json.loads(json.dumps(function).replace("rec-", "other-"))
             for function in body["functions"]  # type: ignore[attr-defined]
         ]
-        caplog.set_level(logging.WARNING, "moab.engine")
         async with lab.http(None) as client:
             unsigned = await client.post("/fn/register", json=body)
         async with lab.http() as client:
@@ -183,8 +181,6 @@ async def test_register_as_recorded(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert (first.json()["modified"], second.json()["modified"]) == (True, False)
     functions = {function["slug"]: function for function in dev["functions"]}
     assert functions["other-filtered"]["triggers"][0]["expression"] == "event.data.n > 5"
-    for policy in ("concurrency", "batchEvents", "debounce", "rateLimit", "idempotency", "timeouts"):
-        assert any(policy in message for message in caplog.messages), "asked for, and not silently ignored"
 
 
 @pytest.mark.parametrize(

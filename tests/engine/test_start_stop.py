@@ -302,7 +302,7 @@ async def test_long_timeouts_do_not_pile_up(tmp_path: Path) -> None:
             await lab.send("answer")
 
         assert len(await lab.engine.runs(status="Completed", limit=1000)) == 500
-        assert len(lab.engine._scheduler) < 250
+        assert len(lab.engine._core.scheduler) < 250
 
 
 async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
