@@ -2,8 +2,9 @@
 
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +25,24 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True)
+class OutgoingFile:
+    """A file for the user's chat: `path` is relative to the workspace and free of links, `name` what the user sees."""
+
+    path: str
+    name: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
 class ToolResult:
-    """What the model reads as the outcome. `text` is UTF-8 of any length; the act step caps and spills it."""
+    """What the model reads as the outcome. `text` is UTF-8 of any length; the act step caps and spills it.
+
+    `files` are requests to send: the act step writes a delivery row for each together with the result.
+    """
 
     text: str
     ok: bool = True
+    files: tuple[OutgoingFile, ...] = ()
 
 
 class Notes(Protocol):
@@ -39,9 +53,33 @@ class Notes(Protocol):
         ...
 
 
+class Found(Protocol):
+    """A message of an earlier or the present conversation; `snippet` is the part of it that was looked for."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def snippet(self) -> str: ...
+
+
+class History(Protocol):
+    """What was said before in the chat of this turn, and in no other."""
+
+    async def search(self, words: str, limit: int) -> Sequence[Found]:
+        """At most `limit` messages that fit `words` (any text; nothing in it is an operator), best first."""
+        ...
+
+
 @dataclass(frozen=True)
 class ToolContext:
-    """What one call may know. A tool gets everything from here and reads no environment, clock or global."""
+    """What one call may know. A tool gets everything from here and reads no environment, clock or global.
+
+    `channel` is the name of the way out to the user ("" if unknown), `history` is missing where there is none.
+    """
 
     workspace: Path
     session_id: str
@@ -51,6 +89,8 @@ class ToolContext:
     notes: Notes
     progress: Callable[[], None] = lambda: None
     allow_private_hosts: bool = False
+    channel: str = ""
+    history: History | None = None
 
 
 ToolBody = Callable[..., Awaitable[ToolResult | str]]
