@@ -16,6 +16,7 @@ from app.sessions import deposit, session, transcript, turns
 from app.sessions.session import Claim
 
 MESSAGE_STATE = {"finished": "answered", "offered": "answered", "failed": "failed"}
+ENDED = ("answered", "failed", "offered")
 MAX_ENDING_CHARS = 12_000
 
 
@@ -47,12 +48,14 @@ def _end(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> tu
     """How the turn ends, and the events that say so."""
     ending = _close(tx, harness, flow, request)
     events: list[dict[str, Any]] = []
-    reply = _reply(tx, harness, flow) if ending.kind in ("answered", "failed", "offered") else None
+    reply = _reply(tx, harness, flow) if ending.kind in ENDED else None
     if reply is not None:
         number = turns.count_announcement(tx, flow.run_id)
         events.append(reply_event(harness, reply, flow.session_key, f"{flow.run_id}:reply:{number}"))
         ended = TurnEnded(session_key=flow.session_key, turn_id=flow.run_id)
         events.append(ended.to_wire(f"{flow.run_id}:ended:{number}"))
+    elif ending.kind in ENDED:
+        turns.settle(tx, flow.run_id, harness.clock.now())  # no event follows, and so nobody else would
     if ending.kind in ("failed", "offered"):  # what came in meanwhile was not shown and still wants an answer
         left = deposit.wake_next(tx, flow.session_id)
         events += [left] if left is not None else []

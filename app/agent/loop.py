@@ -13,8 +13,6 @@ TWICE_EMPTY = "The model gave an empty answer twice. Please ask again, perhaps i
 CRASHED = "Something went wrong inside me while I worked on this. The log says what; please try again."
 OFFER = 'I was interrupted while working on this and did not go on by myself. Say "go on" if I should.'
 
-MAX_NAME_CHARS = 64
-
 Body = Callable[..., Awaitable[Mapping[str, Any]]]
 
 
@@ -124,8 +122,7 @@ async def _act_all(steps: Steps, body: Bodies, thought: Thought) -> str | None:
 
 
 async def _act(steps: Steps, body: Bodies, call: Call) -> Observation:
-    name = call.name[:MAX_NAME_CHARS]  # as the model wrote it, and so of any length
-    return Observation.model_validate(await steps.run(f"tool-{name}", body.act, call.wire()))
+    return Observation.model_validate(await steps.run(f"tool-{call.name}", body.act, call.wire()))
 
 
 async def _delegate(steps: Steps, body: Bodies, call: Call) -> Observation:

@@ -17,6 +17,7 @@ from app.agent.recovery import pause_s
 from app.agent.tool import Effect, Toolbox
 from app.db import Tx, insert_if_absent
 from app.failpoints import reach
+from app.log import redacted
 from app.sessions import session, transcript, turns
 from app.sessions.calls import running_elsewhere
 from app.sessions.deposit import attach_open
@@ -28,6 +29,9 @@ log = logging.getLogger("moab.agent")
 
 COMPACT_MESSAGES = 8
 """How many messages a tiny model is shown."""
+
+MAX_NAME_CHARS = 64
+"""Of a tool's name as the model wrote it: it becomes part of a step's id."""
 
 WAIT_FOR_OTHER_S = 1.0
 """How often a tool of another process is looked at; of one in this process the notifier tells."""
@@ -119,7 +123,9 @@ async def _failed(harness: Harness, flow: Flow, request: Mapping[str, Any], fail
     until = harness.clock.now() + timedelta(seconds=pause_s(request["waits"], failure.retry_after_s))
     await harness.db.write(turns.wait_until, flow.run_id, until)
     log.info("The model call failed (%s): %s", failure.trouble, failure.message, extra={"run": flow.run_id})
-    return Thought(kind="failed", trouble=failure.trouble, message=failure.message[:300], wait_until=until.isoformat())
+    return Thought(
+        kind="failed", trouble=failure.trouble, message=redacted(failure.message)[:300], wait_until=until.isoformat()
+    )
 
 
 def _record(
@@ -133,7 +139,7 @@ def _record(
         NewCall(
             step_key=f"tool#{number}.{i}",
             provider_id=wish.id,
-            name=wish.name,
+            name=wish.name[:MAX_NAME_CHARS],
             arguments=wish.arguments,
             effect=tools[wish.name].effect if wish.name in tools else Effect.READ,
         )

@@ -16,6 +16,7 @@ from app.tables import turns as turn_rows
 IsGone = Callable[[], Awaitable[bool]]
 
 LOOK_AT_LEAST_EVERY_S = 0.5
+UNSENT = ("pending", "sending")
 FINAL = {"answered": "answered", "failed": "failed", "stopped": "stopped"}
 
 
@@ -39,12 +40,12 @@ async def feed(harness: Harness, session_key: str, after: int, wait_s: float, is
 
 def _feed(tx: Tx, session_key: str, after: int) -> dict[str, Any]:
     ids = _sessions(tx, session_key)
-    newest = tx.scalar(select(func.max(deliveries.c.id)).where(deliveries.c.session_id.in_(ids))) or 0
-    rows = outbox.since(tx, ids, after) if after >= 0 else []
+    horizon = _horizon(tx, ids)
+    rows = [row for row in outbox.since(tx, ids, after) if row.id <= horizon] if after >= 0 else []
     items = [{"id": row.id, "kind": row.kind, "text": row.text, "turnId": row.run_id} for row in rows]
-    pending = _count(tx, deliveries, deliveries.c.state.in_(("pending", "sending")), ids)
+    pending = _count(tx, deliveries, deliveries.c.state.in_(UNSENT), ids)
     unanswered = _count(tx, messages, messages.c.state == "open", ids)
-    cursor = max([row.id for row in rows], default=after) if after >= 0 else newest
+    cursor = max([row.id for row in rows], default=after) if after >= 0 else horizon
     return {
         "cursor": cursor,
         "items": items,
@@ -52,6 +53,16 @@ def _feed(tx: Tx, session_key: str, after: int) -> dict[str, Any]:
         "open": unanswered,
         "settled": not (pending or unanswered) and not _unsettled(tx, ids),
     }
+
+
+def _horizon(tx: Tx, ids: Sequence[str]) -> int:
+    """The id up to which nothing is still to come in the mailboxes: a cursor beyond it would miss a late part."""
+    of_sessions = deliveries.c.session_id.in_(ids)
+    waiting = select(func.min(deliveries.c.id)).where(
+        of_sessions, deliveries.c.state.in_(UNSENT), deliveries.c.channel.in_(outbox.REPEATABLE)
+    )
+    first = tx.scalar(waiting)
+    return first - 1 if first is not None else tx.scalar(select(func.max(deliveries.c.id)).where(of_sessions)) or 0
 
 
 def _sessions(tx: Tx, session_key: str) -> Sequence[str]:
