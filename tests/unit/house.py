@@ -241,7 +241,7 @@ def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> 
         clock=clock,
         db=Database(f"sqlite:///{folder / 'moab.db'}"),
         sender=sender,
-        channels={"test": channel, "terminal": RecordingChannel("terminal")},
+        channels={"test": channel} | {name: RecordingChannel(name) for name in ("terminal", "http")},
         llm=model,
         toolbox=sample_tools(log),
         workspace=workspace,

@@ -177,6 +177,15 @@ async def test_a_sub_agent_answers_its_parent_not_a_chat(house: House) -> None:
     ending = await end(house, flow, done(thought["head"]))
     assert ending.kind == "answered" and ending.text == "x" * 12_000
     assert house.rows(deliveries.select()) == [] and house.sender.events == []
+    assert turn(house).settled_at is not None, "no event follows, and so nobody else would settle it"
+
+
+async def test_a_channel_that_is_gone_leaves_no_turn_open(house: House) -> None:
+    flow = await begin(house, channel="gone")
+    thought = await think(house.harness, flow, ask())
+    assert (await end(house, flow, done(thought["head"]))).kind == "answered"
+    assert (turn(house).state, turn(house).settled_at is not None) == ("finished", True)
+    assert inputs(house) == {"test:1": ("answered", RUN)}
 
 
 async def test_five_messages_in_a_burst_are_all_answered_once(house: House) -> None:

@@ -54,6 +54,14 @@ async def test_wishes_become_planned_calls(house: House) -> None:
     ]
 
 
+async def test_a_name_of_any_length_stays_short(house: House) -> None:
+    """It becomes part of a step's id and of its answer."""
+    house.model.answers = [wishes(("n" * 90_000, {}))]
+    flow = await begin(house)
+    (call,) = (await thought(house, flow)).calls
+    assert call.name == "n" * 64 and house.rows(call_rows.select())[0].name == call.name
+
+
 async def test_the_step_finds_its_own_record_and_asks_nobody(house: House) -> None:
     house.model.answers = [wishes(("look", {}), ("delegate_task", {"task": "t"}))]
     flow = await begin(house)
@@ -142,6 +150,12 @@ async def test_a_failure_is_a_value_and_the_turn_stays_owned(house: House) -> No
     house.clock.advance(110)
     with house.tx() as tx:
         assert session.is_live(tx, RUN, house.clock.now())
+
+
+async def test_a_key_in_a_failure_does_not_leave_the_step(house: House) -> None:
+    house.model.answers = [ModelFailure(Trouble.REJECTED, "Incorrect API key provided: sk-abcdefgh12345678")]
+    found = await thought(house, await begin(house))
+    assert found.message == "Incorrect API key provided: sk-***"
 
 
 async def test_a_pause_grows_with_the_waits_where_nobody_names_one(house: House) -> None:

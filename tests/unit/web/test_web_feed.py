@@ -69,6 +69,19 @@ async def test_a_reply_is_shown_once_it_is_delivered(house: House) -> None:
     assert (await look(house, found["cursor"]))["items"] == []
 
 
+async def test_a_part_that_is_late_is_not_missed(house: House) -> None:
+    """Two mailboxes of one session have orders of their own: the cursor waits for the slower one."""
+    start = (await look(house))["cursor"]
+    house.model.answers = ["first", "second"]
+    await whole_turn_of(house, await begin(house, "one", "k1", run_id(1), channel="http"))
+    await turn(house, "two", "k2", run_id(2))
+    assert (await look(house, start))["items"] == []
+    joined = (await look(house))["cursor"]
+    await deliver(house, "http:7")
+    assert [item["text"] for item in (await look(house, start))["items"]] == ["first", "second"]
+    assert [item["text"] for item in (await look(house, joined))["items"]] == ["first", "second"]
+
+
 async def test_what_the_turn_does_is_shown(house: House) -> None:
     flow = await begin(house, channel="terminal")
     assert (await look(house))["activity"] == {"state": "thinking", "tool": None, "iteration": 0}
