@@ -1,9 +1,7 @@
 """The public HTTP API: events in, registrations in, runs out. Everything but `/health` needs a key."""
 
-import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -11,18 +9,31 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.engine import rest
-from app.engine.errors import BadEvent, EngineError, EngineStopped, StoreFailed, Unauthorized, UnknownRun
+from app.engine import own_api, rest
+from app.engine.access import Access, Caller
+from app.engine.errors import (
+    BadEvent,
+    BadExpression,
+    BadRequest,
+    EngineError,
+    EngineStopped,
+    StoreFailed,
+    Unauthorized,
+    UnknownEvent,
+    UnknownFunction,
+    UnknownRun,
+    UnknownStep,
+)
 from app.engine.events import parse_body
 from app.engine.ids import app_uuid
+from app.engine.own_api import Handler, json_body
 from app.engine.store import Store
-from app.engine.sync import is_bearer
 
 log = logging.getLogger("moab.engine")
 MAX_BODY_BYTES = 8_000_000
 
 
-class Server(Protocol):
+class Server(own_api.Server, Protocol):
     """What the API asks of the engine."""
 
     @property
@@ -32,39 +43,44 @@ class Server(Protocol):
     @property
     def registry(self) -> Any: ...
     def now_ms(self) -> int: ...
-    async def send(self, events: Any) -> list[str]: ...
+    async def send(self, events: Any, seed: str | None = None) -> list[str]: ...
     async def cancel(self, run_id: str) -> None: ...
-    async def register(self, body: bytes, mark: str, authorization: str) -> bool: ...
+    async def cancel_many(self, body: Any) -> dict[str, Any]: ...
+    async def register(self, body: bytes, mark: str, authorization: str, *, trusted: bool = False) -> bool: ...
 
 
 class Api:
     """A Starlette application over a Server; mount it where the SDKs look for their server (usually `/`)."""
 
-    def __init__(self, server: Server, event_key: str, signing_key: str | None, *, dev: bool = False) -> None:
+    def __init__(self, server: Server, access: Access) -> None:
         self._server = server
-        self._event_key = event_key
-        self._signing_key = signing_key
+        self._access = access
+        guarded = self._guarded
         self.app = Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
-                Route("/dev", self._guarded(self._dev), methods=["GET"]),
+                Route("/dev", self._dev if access.dev else guarded(self._dev), methods=["GET"]),
                 Route("/e/{key}", self._events_in, methods=["POST"]),
                 Route("/fn/register", self._register, methods=["POST", "PUT"]),
-                Route("/v1/events", self._guarded(self._events), methods=["GET"]),
-                Route("/v1/events/{id}", self._guarded(self._event), methods=["GET"]),
-                Route("/v1/events/{id}/runs", self._guarded(self._event_runs), methods=["GET"]),
-                Route("/v1/runs/{id}", self._guarded(self._run), methods=["GET"]),
-                Route("/v1/runs/{id}", self._guarded(self._cancel), methods=["DELETE"]),
-                Route("/v0/runs/{id}/actions", self._guarded(self._actions), methods=["GET"]),
-                Route("/v0/runs/{id}/batch", self._guarded(self._batch), methods=["GET"]),
+                Route("/v1/events", guarded(self._events), methods=["GET"]),
+                Route("/v1/events/{id}", guarded(self._event), methods=["GET"]),
+                Route("/v1/events/{id}/runs", guarded(self._event_runs), methods=["GET"]),
+                Route("/v1/runs/{id}", guarded(self._run), methods=["GET"]),
+                Route("/v1/runs/{id}", guarded(self._cancel), methods=["DELETE"]),
+                Route("/v1/cancellations", guarded(self._cancellations), methods=["GET"]),
+                Route("/v1/cancellations", guarded(self._cancel_many), methods=["POST"]),
+                Route("/v1/cancellations/{id}", guarded(self._forget_cancellation), methods=["DELETE"]),
+                Route("/v0/runs/{id}/actions", guarded(self._actions), methods=["GET"]),
+                Route("/v0/runs/{id}/batch", guarded(self._batch), methods=["GET"]),
+                *own_api.routes(server, guarded),
             ]
         )
 
-    def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Only with the signing key as bearer token; errors of the engine become sentences."""
+    def _guarded(self, handler: Handler) -> Handler:
+        """Only for those who may steer; errors of the engine become sentences."""
 
         async def guarded(request: Request) -> Response:
-            if not is_bearer(request.headers.get("authorization", ""), self._signing_key):
+            if not self._access.may_steer(_caller(request)):
                 return _error(401, "This route needs the engine's signing key as a bearer token.")
             try:
                 return await handler(request)
@@ -79,13 +95,13 @@ class Api:
         return _error(503, "The engine is not running.")
 
     async def _events_in(self, request: Request) -> Response:
-        if not hmac.compare_digest(request.path_params["key"].encode(), self._event_key.encode()):
+        if not self._access.may_send(request.path_params["key"]):
             return _refused(401, "This is not the engine's event key.")
         body = await _body(request)
         if body is None:
             return _refused(413, f"A request may have at most {MAX_BODY_BYTES} bytes.")
         try:
-            ids = await self._server.send(parse_body(body))
+            ids = await self._server.send(parse_body(body), request.headers.get("x-inngest-event-id-seed"))
         except EngineError as error:
             return _refused(_status(error), str(error))
         return JSONResponse({"ids": ids or [""], "status": 200})
@@ -94,9 +110,11 @@ class Api:
         body = await _body(request)
         if body is None:
             return _error(413, f"A request may have at most {MAX_BODY_BYTES} bytes.")
-        mark = request.query_params.get("deployId", "")
+        mark, trusted = request.query_params.get("deployId", ""), self._access.is_trusted(_caller(request))
         try:
-            modified = await self._server.register(body, mark, request.headers.get("authorization", ""))
+            modified = await self._server.register(
+                body, mark, request.headers.get("authorization", ""), trusted=trusted
+            )
         except EngineError as error:
             return _error(_status(error), str(error))
         name = json.loads(body)["appname"]
@@ -105,20 +123,21 @@ class Api:
     async def _dev(self, request: Request) -> Response:
         registry = self._server.registry
         functions = [rest.function(function) for function in sorted(registry.active(), key=lambda item: item.slug)]
-        return JSONResponse({"version": "moab", "authed": True, "functions": functions})
+        return JSONResponse(rest.dev(functions, authed=not self._access.dev))
 
     async def _events(self, request: Request) -> Response:
         wanted = request.query_params.get("limit", "20")
         limit = min(int(wanted), 100) if wanted.isdigit() else 20
         found = await rest.events(self._server.store, limit, request.query_params.get("name"))
-        return self._data(found)
+        return self._data(found, cached_ms=None)
 
     async def _event(self, request: Request) -> Response:
         found = await rest.event(self._server.store, request.path_params["id"])
         return _error(404, "There is no such event.") if found is None else self._data(found)
 
     async def _event_runs(self, request: Request) -> Response:
-        return self._data(await rest.event_runs(self._server.store, self._server.registry, request.path_params["id"]))
+        found = await rest.event_runs(self._server.store, self._server.registry, request.path_params["id"])
+        return self._data(found, cached_ms=15_000)
 
     async def _run(self, request: Request) -> Response:
         return self._data(await rest.run(self._server.store, self._server.registry, request.path_params["id"]))
@@ -126,6 +145,17 @@ class Api:
     async def _cancel(self, request: Request) -> Response:
         await self._server.cancel(request.path_params["id"])
         return Response(status_code=200)
+
+    async def _cancellations(self, request: Request) -> Response:
+        return self._data(await rest.cancellations(self._server.store), cached_ms=None)
+
+    async def _cancel_many(self, request: Request) -> Response:
+        return self._data(await self._server.cancel_many(await json_body(request)), cached_ms=None)
+
+    async def _forget_cancellation(self, request: Request) -> Response:
+        if not await rest.forget_cancellation(self._server.store, request.path_params["id"]):
+            return _error(404, "Cancellation not found")
+        return self._data({"ok": True}, cached_ms=None)
 
     async def _actions(self, request: Request) -> Response:
         memos = await rest.actions(self._server.store, request.path_params["id"])
@@ -135,8 +165,12 @@ class Api:
         events = await rest.batch(self._server.store, request.path_params["id"])
         return Response(events, media_type="application/json")
 
-    def _data(self, data: Any) -> Response:
-        return JSONResponse({"data": data, "metadata": rest.metadata(self._server.now_ms())})
+    def _data(self, data: Any, *, cached_ms: int | None = 3_000) -> Response:
+        return JSONResponse({"data": data, "metadata": rest.metadata(self._server.now_ms(), cached_ms)})
+
+
+def _caller(request: Request) -> Caller:
+    return Caller(request.client.host if request.client else "", request.headers)
 
 
 async def _body(request: Request) -> bytes | None:
@@ -151,11 +185,18 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _status(error: EngineError) -> int:
-    if isinstance(error, EngineStopped | StoreFailed):
-        return 503
-    if isinstance(error, UnknownRun | Unauthorized):
-        return 404 if isinstance(error, UnknownRun) else 401
-    return 400 if isinstance(error, BadEvent) else 422
+    for status, kinds in _STATUS.items():
+        if isinstance(error, kinds):
+            return status
+    return 422
+
+
+_STATUS: dict[int, tuple[type[EngineError], ...]] = {
+    400: (BadEvent, BadRequest, BadExpression),
+    401: (Unauthorized,),
+    404: (UnknownRun, UnknownEvent, UnknownFunction, UnknownStep),
+    503: (EngineStopped, StoreFailed),
+}
 
 
 def _refused(status: int, sentence: str) -> JSONResponse:

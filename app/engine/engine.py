@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from app.engine import history, operations, sync
+from app.engine.access import Access
 from app.engine.api import Api
 from app.engine.change import Change
 from app.engine.clock import Clock, to_ms
@@ -53,7 +54,6 @@ class Engine:
             singleton_lossy=singleton_lossy, call_deadline_ms=int(call_deadline_s * 1000), max_calls=max_calls,
             max_event_bytes=max_event_bytes, jitter=jitter,
         )  # fmt: skip
-        self._dev = dev
         self._retention_ms = retention_days * _DAY_MS
         self._lock = OwnerLock(path)
         self._invitations = sync.Invitations()
@@ -61,7 +61,7 @@ class Engine:
         self._stopping = False
         self._http_client: httpx.AsyncClient | None = None
         self._feed = Feed()
-        self.api = Api(self, event_key, signing_key, dev=dev).app
+        self.api = Api(self, Access(event_key, signing_key, dev)).app
 
     async def start(self) -> None:
         """Open the file, take up what is open in it, start the scheduler.

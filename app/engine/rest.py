@@ -11,11 +11,27 @@ from app.engine.registry import Registry
 from app.engine.store import Store
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
-_CACHED_MS = 3_000
 
 
-def metadata(now_ms: int) -> dict[str, str]:
-    return {"fetched_at": iso(now_ms), "cached_until": iso(now_ms + _CACHED_MS)}
+def metadata(now_ms: int, cached_ms: int | None) -> dict[str, str]:
+    """When an answer was made, and until when it may be kept, if at all."""
+    cached = {} if cached_ms is None else {"cached_until": iso(now_ms + cached_ms)}
+    return {"fetched_at": iso(now_ms), **cached}
+
+
+def dev(functions: list[dict[str, Any]], *, authed: bool) -> dict[str, Any]:
+    """The answer of `/dev`, by which SDKs and people know their server."""
+    return {
+        "version": "moab",
+        "authed": authed,
+        "startOpts": {"urls": [], "autodiscover": False, "poll": True, "require_keys": authed},
+        "functions": functions,
+        "handlers": None,
+        "isSingleNodeService": True,
+        "isMissingSigningKey": False,
+        "isMissingEventKeys": False,
+        "features": {},
+    }
 
 
 async def events(store: Store, limit: int, name: str | None) -> list[dict[str, Any]]:
@@ -44,6 +60,18 @@ async def run(store: Store, registry: Registry, run_id: str) -> dict[str, Any]:
     return _run(rows[0], registry)
 
 
+async def cancellations(store: Store) -> list[dict[str, Any]]:
+    """The bulk cancellations asked for, oldest first."""
+    return [json.loads(row["body"]) for row in await store.rows("SELECT body FROM cancellations ORDER BY id")]
+
+
+async def forget_cancellation(store: Store, cancellation_id: str) -> bool:
+    """Forget one; what it cancelled stays cancelled. Returns whether it was there."""
+    known = await store.rows("SELECT 1 FROM cancellations WHERE id = ?", cancellation_id)
+    await store.write([("DELETE FROM cancellations WHERE id = ?", (cancellation_id,))])
+    return bool(known)
+
+
 async def actions(store: Store, run_id: str) -> bytes:
     """The memos of a run, for an SDK whose call was too large to carry them."""
     return b"{%b}" % bytes((await store.memos(run_id)).steps)
@@ -63,6 +91,8 @@ def function(registered: Function) -> dict[str, Any]:
     """One function in the answer of `/dev`."""
     raw, step = registered.raw, registered.raw["steps"]["step"]
     policies = {key: value for key, value in raw.items() if key not in ("id", "name", "steps", "triggers") and value}
+    if policies.get("idempotency"):  # as Inngest understands it (recorded)
+        policies["rateLimit"] = {"limit": 1, "period": "24h0m0s", "key": policies.pop("idempotency")}
     return {
         "id": registered.uuid,
         "fv": 1,
