@@ -2,8 +2,13 @@
 
 from alembic import context
 
-from app.tables import metadata
+from app.tables import is_described, metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    include_name=is_described,
+    render_as_batch=True,
+)
 with context.begin_transaction():
     context.run_migrations()
