@@ -20,6 +20,7 @@ from app.engine.signing import new_signing_key
 from app.errors import ConfigError
 from app.files import write_atomic
 from app.web.api import Runs
+from app.web.desk import Desk
 from app.web.runs import EmbeddedRuns, RemoteRuns
 
 log = logging.getLogger("moab")
@@ -32,6 +33,9 @@ class EngineLink(Protocol):
 
     name: str
     runs: Runs
+    desk: Desk | None
+    """The embedded engine, for the dashboard; None when runs are kept `elsewhere`."""
+    elsewhere: str
 
     async def send(self, events: Sequence[Mapping[str, Any]]) -> None: ...
     def mount(self, app: FastAPI, harness: Harness, make_functions: MakeFunctions) -> None: ...
@@ -58,11 +62,14 @@ class EmbeddedLink:
     """Our own engine, in this process; the SDK's route sits on a private app that no socket reaches."""
 
     name = "embedded"
+    elsewhere = ""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         keys = _keys(settings.home / "keys.json")
         self.engine = Engine(settings.home / "engine.db", clock, keys["event_key"], keys["signing_key"])
-        self.runs: Runs = EmbeddedRuns(self.engine)
+        embedded = EmbeddedRuns(self.engine)
+        self.runs: Runs = embedded
+        self.desk: Desk | None = embedded
         self._private = FastAPI(openapi_url=None)
         self._signing_key = new_signing_key()
 
@@ -95,9 +102,11 @@ class InngestLink:
         self._origin = settings.inngest_serve_origin
         self.name = "inngest dev server" if self._dev else "inngest"
         self.runs: Runs = RemoteRuns()
+        self.desk: Desk | None = None
         base = settings.inngest_dev if self._dev else settings.inngest_base_url or None
         if self._dev and not str(base).startswith("http"):
             raise ConfigError("INNGEST_DEV: accepted is the address of a Dev Server, such as http://127.0.0.1:8288.")
+        self.elsewhere = str(base or "the dashboard of Inngest Cloud")
         self._client = inngest.Inngest(
             app_id=APP_ID,
             is_production=not self._dev,

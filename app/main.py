@@ -41,6 +41,7 @@ from app.migrate import migrate
 from app.notify import Notifier
 from app.sessions import calls
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
+from app.web.dashboard import dashboard_router
 from app.web.feed import wait_for_answer
 from functions import all_functions
 from tools.toolbox import make_toolbox
@@ -212,6 +213,9 @@ def _web(harness: Harness, engine: EngineLink, settings: Settings) -> FastAPI:
     new_key: Callable[[], str] = lambda: new_id(harness.clock)  # noqa: E731 - a name for the reader
     app.include_router(http_router(take, wait, new_key))
     app.include_router(api_router(harness, engine.runs, engine.name))
+    app.include_router(
+        dashboard_router(harness, engine.desk, elsewhere=engine.elsewhere, loopback=settings.host in LOOPBACK)
+    )
     if settings.telegram_bot_token and settings.telegram_webhook_secret:
         app.include_router(
             telegram_router(

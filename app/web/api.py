@@ -112,15 +112,15 @@ def _without_token(headers: Headers, token: str) -> str | None:
 
 
 def _foreign(headers: Headers) -> str | None:
-    if _host_name(headers.get("host", "")) not in LOOPBACK:
+    if host_name(headers.get("host", "")) not in LOOPBACK:
         return FOREIGN
     origin = headers.get("origin")
-    if origin is not None and _host_name(origin.partition("://")[2]) not in LOOPBACK:
+    if origin is not None and host_name(origin.partition("://")[2]) not in LOOPBACK:
         return "Pages of other origins may not use the API."
     return None
 
 
-def _host_name(authority: str) -> str:
+def host_name(authority: str) -> str:
     """The host of `host:port`, also of `[::1]:port`."""
     name = authority[1:].partition("]")[0] if authority.startswith("[") else authority.partition(":")[0]
     return name.lower()

@@ -1,0 +1,17 @@
+"""What the pages of one run show: its trace from the engine and its records from the app database, put together."""
+
+from typing import Any
+
+from app.agent.harness import APP_ID, Harness
+from app.web.desk import Desk
+from app.web.records import turn_notes
+from app.web.timeline import notes_id, timeline
+
+
+async def run_view(harness: Harness, desk: Desk, run_id: str) -> dict[str, Any]:
+    """run, items, failures, notes and app, as the templates want them. Raises NotFound."""
+    trace = await desk.run(run_id)
+    run, steps = trace["run"], trace["steps"]
+    notes = await harness.db.read(turn_notes, notes_id(steps, run_id))
+    items = timeline(run, steps, notes, harness.clock.now())
+    return {"run": run, "items": items, "failures": trace["failures"], "notes": notes, "app": APP_ID}
