@@ -1,4 +1,4 @@
-"""Tools for files of the workspace: read, write, edit, ls."""
+"""Tools for files of the workspace: read, write, ls."""
 
 import asyncio
 from typing import Annotated
@@ -9,9 +9,8 @@ from app.agent.tool import Effect, ToolContext, tool
 from tools.fence import folder, inside, shown
 from tools.listing import listing
 from tools.page import page
-from tools.replacement import replace
 from tools.sniff import size
-from tools.textfile import load, save
+from tools.textfile import save
 
 FilePath = Annotated[str, Field(description="Path of the file, relative to the workspace, e.g. notes/plan.md")]
 
@@ -53,36 +52,6 @@ async def write(
         lines = len(content.splitlines())
         amount = f"{lines} line{'' if lines == 1 else 's'}, {size(len(content.encode()))}"
         return f"{'Created' if is_new else 'Replaced'} {name} ({amount})."
-
-    return await asyncio.to_thread(body)
-
-
-@tool(Effect.UNSAFE)
-async def edit(
-    context: ToolContext,
-    path: FilePath,
-    old_text: Annotated[
-        str,
-        Field(description="The passage to replace, exactly as in the file (indentation too), without line numbers"),
-    ],
-    new_text: Annotated[str, Field(description="What stands there afterwards; empty removes the passage")],
-    replace_all: Annotated[
-        bool, Field(description="Replace it at every place; otherwise it must stand at exactly one place")
-    ] = False,
-) -> str:
-    """Replace one passage of a text file in the workspace by another. Read the file first.
-
-    The passage must match exactly and stand once; line endings and encoding of the file are kept.
-    """
-
-    def body() -> str:
-        real = inside(context.workspace, path)
-        name = shown(context.workspace, real)
-        file = load(real, name)
-        done = replace(file.text, old_text, new_text, name, everywhere=replace_all)
-        save(real, name, done.text, file.encoding)
-        where = ", ".join(map(str, done.lines[:10])) + (", ..." if len(done.lines) > 10 else "")
-        return f"Edited {name}: replaced at line{'' if len(done.lines) == 1 else 's'} {where}."
 
     return await asyncio.to_thread(body)
 

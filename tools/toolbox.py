@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from app.agent.tool import Toolbox
 from tools.delegate import delegate_task
-from tools.files import edit, ls, read, write
+from tools.edit import edit
+from tools.files import ls, read, write
 from tools.memory import remember
 from tools.scan import ripgrep
 from tools.search import find_tool, grep_tool

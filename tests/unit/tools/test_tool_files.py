@@ -9,7 +9,8 @@ import pytest
 
 from app.agent.tool import ToolResult
 from tools import page, textfile
-from tools.files import edit, ls, read, write
+from tools.edit import edit
+from tools.files import ls, read, write
 
 Call = Callable[..., Awaitable[ToolResult]]
 
@@ -187,6 +188,34 @@ async def test_edit_keeps_line_endings_byte_order_mark_and_encoding(workspace: P
     (workspace / "wide.txt").write_bytes("\ufeffa\nb\n".encode("utf-16-be"))
     await call(edit, path="wide.txt", old_text="b", new_text="ü")
     assert (workspace / "wide.txt").read_bytes() == "\ufeffa\nü\n".encode("utf-16-be")
+
+
+async def test_several_edits_are_made_at_once_or_not_at_all(workspace: Path, call: Call) -> None:
+    content = b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\ntwo\r\n"
+    (workspace / "a.txt").write_bytes(content)
+    wrong = await call(edit, path="a.txt", edits=[{"old_text": "one", "new_text": "1"}, {"old": "four", "new": "4"}])
+    assert not wrong.ok and "edit 2 of 2 does not fit. a.txt: old_text is not in the file" in wrong.text
+    assert (workspace / "a.txt").read_bytes() == content
+    edits = [{"old_text": "one\ntwo", "new_text": "1"}, {"old_text": "t", "new_text": "T", "replace_all": True}]
+    assert (await call(edit, path="a.txt", edits=edits)).text == "Edited a.txt: 2 edits, replaced at lines 1, 2, 3."
+    assert (workspace / "a.txt").read_bytes() == b"\xef\xbb\xbf1\r\nThree\r\nTwo\r\n"
+
+
+async def test_what_models_write_instead_of_a_list_of_edits_is_understood(workspace: Path, call: Call) -> None:
+    (workspace / "a.txt").write_text("one two")
+    assert (await call(edit, path="a.txt", edits='[{"old": "one", "new": "1", "all": true}]')).ok
+    assert (await call(edit, path="a.txt", old_text="two", new_text="2", edits=[])).ok
+    assert (workspace / "a.txt").read_text() == "1 2"
+    both = await call(edit, path="a.txt", old_text="1", new_text="", edits=[{"old_text": "2", "new_text": "3"}])
+    assert "both old_text and edits are given" in both.text
+    assert "edits.0.new_text: Field required" in (await call(edit, path="a.txt", edits=[{"old_text": "2"}])).text
+
+
+async def test_a_forgotten_new_text_removes_nothing(workspace: Path, call: Call) -> None:
+    (workspace / "a.txt").write_text("one")
+    assert "new_text is missing" in (await call(edit, path="a.txt", old_text="one")).text
+    assert "old_text is missing" in (await call(edit, path="a.txt")).text
+    assert (workspace / "a.txt").read_text() == "one"
 
 
 async def test_edit_of_a_very_long_file_is_refused(
