@@ -1,5 +1,6 @@
-"""Files that are never seen half-written."""
+"""Files that are never seen half-written, and paths that lead where they were found to lead."""
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -20,3 +21,45 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+def open_folder(path: Path, *, create: bool = False) -> int:
+    """A descriptor of the absolute folder `path` for use as `dir_fd`; the caller closes it. Blocks.
+
+    No part of the path may be a link: one put there since the path was resolved would lead elsewhere. With `create`
+    folders that are missing are made. Raises OSError.
+    """
+    descriptor = os.open(path.anchor, _FOLDER)
+    for part in path.parts[1:]:
+        parent = descriptor
+        try:
+            descriptor = _step_into(part, parent, create)
+        finally:
+            os.close(parent)
+    return descriptor
+
+
+def _step_into(part: str, parent: int, create: bool) -> int:
+    try:
+        return os.open(part, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with contextlib.suppress(FileExistsError):  # another was faster
+        os.mkdir(part, dir_fd=parent)
+    return os.open(part, _FOLDER, dir_fd=parent)
+
+
+def open_file(path: Path) -> int:
+    """A descriptor for reading the absolute `path`, no part of which may be a link. Blocks. Raises OSError.
+
+    Neither a fifo nor a device holds the caller up; whoever opens one should look what it is.
+    """
+    folder = open_folder(path.parent)
+    try:
+        return os.open(path.name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)

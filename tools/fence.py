@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.errors import BadInput, MoabError, NotFound, OutsideWorkspace
+from app.files import open_file
 
 
 def inside(workspace: Path, path: str) -> Path:
@@ -54,10 +55,10 @@ def open_regular(path: Path, name: str) -> BinaryIO:
     """`path` open for reading in bytes. Raises a sentence about `name` for all but regular files.
 
     Neither a fifo nor a device may hold the reader: they are opened without waiting, looked at, and refused. A link
-    put in place since the path was resolved is refused as well.
+    put in place of any part since the path was resolved is refused as well.
     """
     with explained(name, path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_file(path)
         try:
             require_regular(os.fstat(descriptor), name)
         except MoabError:

@@ -1,12 +1,14 @@
 """A file of text: its encoding found and kept, its new content written at once or not at all."""
 
 import codecs
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import BadInput
+from app.files import open_folder
 from tools.fence import explained, open_regular, require_regular
 from tools.sniff import SNIFF_BYTES, binary_kind, size
 
@@ -78,7 +80,8 @@ def load(path: Path, name: str) -> TextFile:
 def save(path: Path, name: str, text: str, encoding: Encoding = UTF8) -> bool:
     """Make `text` the content of `path`, with folders as needed; answers whether the file is new.
 
-    Readers see the old content or the new, never a part, also across a crash. An existing file keeps its mode.
+    Readers see the old content or the new, never a part, also across a crash. An existing file keeps its mode. A
+    folder of the path that has become a link since the path was resolved is not followed.
     """
     try:
         data = encoding.encode(text)
@@ -88,27 +91,31 @@ def save(path: Path, name: str, text: str, encoding: Encoding = UTF8) -> bool:
             f"{name}: the character {wrong!a} does not exist in {encoding.codec}, this file's form"
         ) from error
     with explained(name, path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = _replaceable_mode(path, name)
-        _replace(path, data, mode)
+        folder = open_folder(path.parent, create=True)
+        try:
+            mode = _replaceable_mode(folder, path.name, name)
+            _replace(folder, path.name, data, mode)
+        finally:
+            os.close(folder)
     return mode is None
 
 
-def _replaceable_mode(path: Path, name: str) -> int | None:
+def _replaceable_mode(folder: int, entry: str, name: str) -> int | None:
     try:
-        status = path.lstat()
+        status = os.stat(entry, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     require_regular(status, name)
     # A rename asks only the folder for leave; the file's own protection would be passed over in silence.
-    if not os.access(path, os.W_OK):
+    if not os.access(entry, os.W_OK, dir_fd=folder):
         raise BadInput(f"{name} is write-protected")
     return status.st_mode & 0o7777
 
 
-def _replace(path: Path, data: bytes, mode: int | None) -> None:
-    draft = path.parent / f".moab-{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+def _replace(folder: int, entry: str, data: bytes, mode: int | None) -> None:
+    draft = f".moab-{secrets.token_hex(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, 0o666, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -116,16 +123,17 @@ def _replace(path: Path, data: bytes, mode: int | None) -> None:
                 os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        os.replace(draft, entry, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
         raise
-    _sync_folder(path.parent)
+    _sync_folder(folder)
 
 
-def _sync_folder(path: Path) -> None:
+def _sync_folder(folder: int) -> None:
     # Without it a power cut may bring the old name table back, and the file with it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.fsync(descriptor)
     finally:

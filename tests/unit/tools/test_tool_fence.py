@@ -1,6 +1,7 @@
 """The fence: what is inside, what is outside, what is not opened."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.errors import BadInput, MoabError, NotFound, OutsideWorkspace
 from tools.fence import folder, inside, open_regular, shown
+from tools.textfile import save
 
 
 # TRAPS, Tools: "`~` and symlinks escape the workspace -> resolve, then compare".
@@ -115,3 +117,64 @@ def root_with_links(tmp_path_factory: pytest.TempPathFactory) -> None:
     (root / "out").symlink_to("/")
     (root / "a" / "out").symlink_to("../..")
     ROOT = str(root)
+
+
+# TRAPS, Tools: "symlinks escape the workspace": also one that takes a folder's place after the path was resolved.
+@pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/file.txt"])
+def test_a_link_put_in_place_after_the_look_is_not_followed(workspace: Path, swapped: str) -> None:
+    outside = workspace.parent / "outside"
+    (outside / "b").mkdir(parents=True)
+    for place in (outside / "file.txt", outside / "b" / "file.txt"):
+        place.write_text("secret")
+    (workspace / "a" / "b").mkdir(parents=True)
+    (workspace / "a" / "b" / "file.txt").write_text("mine")
+    real = inside(workspace, "a/b/file.txt")
+    (workspace / swapped).rename(workspace / "moved")
+    (workspace / swapped).symlink_to(outside / "file.txt" if swapped.endswith("txt") else outside)
+    with pytest.raises(MoabError):
+        open_regular(real, "a/b/file.txt").close()
+    with pytest.raises(MoabError):
+        save(real, "a/b/file.txt", "overwritten")
+    assert [place.read_text() for place in sorted(outside.rglob("*.txt"))] == ["secret", "secret"]
+    assert sorted(path.name for path in outside.rglob("*")) == ["b", "file.txt", "file.txt"]
+
+
+def test_a_folder_that_may_only_be_passed_through_is_passed_through(workspace: Path) -> None:
+    (workspace / "a" / "b").mkdir(parents=True)
+    (workspace / "a" / "b" / "file.txt").write_text("mine")
+    (workspace / "a").chmod(0o111)
+    try:
+        with open_regular(inside(workspace, "a/b/file.txt"), "file.txt") as file:
+            assert file.read() == b"mine"
+    finally:
+        (workspace / "a").chmod(0o755)
+
+
+def test_a_race_of_links_lets_nothing_out(workspace: Path) -> None:
+    """Another process swaps a folder for a link and back without a pause; nothing of outside is ever read."""
+    outside = workspace.parent / "outside"
+    outside.mkdir()
+    (outside / "file.txt").write_text("secret")
+    (workspace / "real").mkdir()
+    (workspace / "real" / "file.txt").write_text("mine")
+    (workspace / "door").symlink_to("real")
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            for target in (outside, workspace / "real"):
+                (workspace / "next").symlink_to(target)
+                (workspace / "next").rename(workspace / "door")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    seen = set()
+    for _ in range(500):
+        try:
+            with open_regular(inside(workspace, "door/file.txt"), "door/file.txt") as file:
+                seen.add(file.read())
+        except MoabError:
+            seen.add(b"refused")
+    over.set()
+    swapping.join()
+    assert b"secret" not in seen
