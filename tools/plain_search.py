@@ -39,8 +39,20 @@ class Ignores:
     def _verdict(self, path: Path, is_folder: bool) -> bool | None:
         if self._spec is None:
             return None
-        name = path.relative_to(self._folder).as_posix()
-        return self._spec.check_file(f"{name}/" if is_folder else name).include
+        name = path.relative_to(self._folder).as_posix() + ("/" if is_folder else "")
+        return next((rule.include for rule in reversed(self._spec.patterns) if _is_about(rule.regex, name)), None)
+
+
+def _is_about(rule: re.Pattern[str] | None, name: str) -> bool:
+    """Whether a rule names `name` itself: one that names a folder above it has been asked there already."""
+    found = rule.search(name) if rule else None
+    if rule is None or found is None:
+        return False
+    if not rule.pattern.startswith("^"):  # the rules for everything, and for every folder
+        return "ps_d" not in rule.groupindex or name.endswith("/")
+    if "ps_d" in rule.groupindex:
+        return found.end() == len(name)
+    return not rule.pattern.endswith("/") or found.end() < len(name)
 
 
 def _spec_of(path: Path) -> GitIgnoreSpec | None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.agent.tool import ToolResult
@@ -196,7 +196,25 @@ def test_ripgrep_is_found_on_the_path_given_and_on_no_other(monkeypatch: pytest.
 
 names = st.sampled_from(["a", "b", "c.py", "d.log", "build", "x y"])
 rules = st.sampled_from(
-    ["a", "/a", "a/", "*.log", "!d.log", "build/", "b/c.py", "**/b", "!a", "x*", "\\!a", "#a", "/*", "a/*"]
+    [
+        "a",
+        "/a",
+        "a/",
+        "*.log",
+        "!d.log",
+        "build/",
+        "b/c.py",
+        "**/b",
+        "!a",
+        "x*",
+        "\\!a",
+        "#a",
+        "/*",
+        "a/*",
+        "a/**",
+        "**",
+        "*/",
+    ]
 )
 
 
@@ -206,6 +224,8 @@ rules = st.sampled_from(
     st.sets(st.lists(names, min_size=1, max_size=4).map("/".join), max_size=12),
     st.dictionaries(st.sampled_from(["", "a", "b", "build", "a/b"]), st.lists(rules, max_size=4), max_size=3),
 )
+@example(set(), {"a/b": [], "": ["**/b", "!a"]})
+@example({"a/b", "b"}, {"": ["a/**", "**", "!b"]})
 def test_both_walkers_list_the_same_files(paths: set[str], ignores: dict[str, list[str]]) -> None:
     root = Path(tempfile.mkdtemp())
     try:
