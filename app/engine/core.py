@@ -23,6 +23,7 @@ from app.engine.gates import Gates
 from app.engine.gateway import Gateway
 from app.engine.ids import Ulids
 from app.engine.intake import Intake
+from app.engine.jumps import shift_back
 from app.engine.live import Live
 from app.engine.loading import Stored
 from app.engine.model import Job, Memos, Moment, Run, Step
@@ -67,7 +68,7 @@ class Core:
         for app in stored.apps:
             app.transport = transport(app.url) if app.url else None
         self.registry.load(stored.apps, stored.functions, stored.paused)
-        self.scheduler = Scheduler(clock)
+        self.scheduler = Scheduler(clock, self._jumped_back)
         self.gates = Gates(self.registry, self.live, self.now_ms, self.scheduler.at, self.commit_soon)
         self.steps = Steps(self.live, self.gates)
         self.ending = Ending(self.live, self.steps, self.ulids)
@@ -175,6 +176,13 @@ class Core:
             change.job_released(job)
         await self.store.write(change.statements)
         return len(unfinished)
+
+    def _jumped_back(self, lost_ms: int) -> None:
+        change = Change(self.now_ms())
+        shift_back(change, self.live, lost_ms)
+        self._crons.arm(change, self.registry.active())
+        if change.statements or change.timed:
+            self.commit_soon(change)
 
     def _remove(self, change: Change, function: Function) -> None:
         self.starts.drop_held(change, function.slug)

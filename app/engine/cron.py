@@ -10,6 +10,8 @@ from cronsim import CronSim, CronSimError
 from app.engine.clock import from_ms, to_ms
 from app.engine.errors import BadCron
 
+#: Where the latest of many instants is looked for: the last hour, day, month, and so on.
+_WINDOWS_MS = tuple(hours * 3_600_000 for hours in (1, 24, 24 * 32, 24 * 367, 24 * 367 * 100))
 _ZONE = re.compile(r"^(?:CRON_)?TZ=(\S+)\s+")
 
 
@@ -48,10 +50,12 @@ class Cron:
         moment: datetime | None = next(CronSim(self._fields, start), None)
         return to_ms(moment.astimezone(UTC)) if moment else None
 
-    def last_ms(self, after_ms: int, until_ms: int) -> tuple[int | None, int]:
-        """The latest instant after `after_ms` and not after `until_ms`, and how many there were."""
-        latest, count, instant = None, 0, self.next_ms(after_ms)
-        while instant is not None and instant <= until_ms and count < 10_000:
-            latest, count = instant, count + 1
-            instant = self.next_ms(instant)
-        return latest, count
+    def last_ms(self, after_ms: int, until_ms: int) -> int | None:
+        """The latest instant after `after_ms` and not after `until_ms`, however many there were."""
+        for window_ms in _WINDOWS_MS:
+            latest, instant = None, self.next_ms(max(after_ms, until_ms - window_ms))
+            while instant is not None and instant <= until_ms:
+                latest, instant = instant, self.next_ms(instant)
+            if latest is not None or until_ms - window_ms <= after_ms:
+                return latest
+        return None

@@ -15,6 +15,8 @@ from app.engine.registry import Registry
 from app.engine.scheduler import Scheduler
 
 log = logging.getLogger("moab.engine")
+#: A clock set back by less repeats no instant; by more, schedules go by the new time at once (as cron does).
+_MAX_REPEAT_MS = 3 * 3_600_000
 
 
 class Crons:
@@ -40,7 +42,7 @@ class Crons:
         for function in functions:
             for trigger in function.crons:
                 key = (function.slug, trigger.schedule.expression)
-                if key not in self._instants:
+                if key not in self._instants or self._instants[key] > change.now_ms + _MAX_REPEAT_MS:
                     self._settle(change, key, change.now_ms)
                 self._catch_up(change, function, trigger)
                 self._schedule(function.slug, trigger)
@@ -60,12 +62,14 @@ class Crons:
         cron = trigger.schedule
         key = (function.slug, cron.expression)
         # An instant whose jitter has not passed yet is not missed.
-        missed, count = cron.last_ms(self._instants[key], change.now_ms - trigger.jitter_ms)
-        if missed is None or key in self._armed:
+        if key in self._armed:
+            return
+        missed = cron.last_ms(self._instants[key], change.now_ms - trigger.jitter_ms)
+        if missed is None:
             return
         log.warning(
-            "Cron '%s' of %s missed %d instants while the engine was stopped; the latest, %s, runs now.",
-            cron.expression, function.slug, count, iso(missed),
+            "Cron '%s' of %s had instants while the engine was stopped; the latest, %s, runs now.",
+            cron.expression, function.slug, iso(missed),
         )  # fmt: skip
         self._run(change, function, trigger, missed)
 
@@ -87,9 +91,9 @@ class Crons:
             del self._armed[key]
             return
         change = Change(self._now_ms())
-        late, skipped = cron.last_ms(instant, change.now_ms - trigger.jitter_ms)
+        late = cron.last_ms(instant, change.now_ms - trigger.jitter_ms)
         if late is not None:
-            log.warning("Cron '%s' of %s skips %d instants that passed meanwhile.", cron.expression, slug, skipped)
+            log.warning("Cron '%s' of %s skips what passed before %s.", cron.expression, slug, iso(late))
         self._run(change, function, trigger, late or instant)
         self._schedule(slug, trigger)
         self._commit(change)

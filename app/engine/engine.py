@@ -236,6 +236,8 @@ class Engine:
         self._core.live.forget_sends(now_ms - SEND_MEMORY_MS)
         while pruned := await self.store.prune(now_ms, now_ms - self._retention_ms):
             total += pruned
+        if total:
+            await self.store.shrink()
         return total
 
     def now_ms(self) -> int:

@@ -13,6 +13,8 @@ log = logging.getLogger("moab.engine")
 #: The wall clock may jump (a suspended machine): with something due later, look at it at least this often.
 MAX_SLEEP_S = 60.0
 _COMPACT_FROM = 100
+#: The clock is taken to have been set back, not to have been corrected a little, from here on.
+_JUMP_BACK_MS = 2_000
 
 
 class Timer:
@@ -33,10 +35,15 @@ class Timer:
 
 
 class Scheduler:
-    """A heap of actions by due moment. An action must not raise and must not block."""
+    """A heap of actions by due moment. An action must not raise and must not block.
 
-    def __init__(self, clock: Clock) -> None:
+    `on_jump_back` is told when the clock was set back, with the milliseconds that it lost.
+    """
+
+    def __init__(self, clock: Clock, on_jump_back: Callable[[int], None] = lambda lost_ms: None) -> None:
         self._clock = clock
+        self._on_jump_back = on_jump_back
+        self._latest_ms = 0
         self._heap: list[tuple[int, int, Timer]] = []
         self._cancelled = 0
         self._order = itertools.count()
@@ -75,6 +82,10 @@ class Scheduler:
     def fire_due(self) -> bool:
         """Do everything that is due now; returns whether there was anything."""
         now_ms, fired = to_ms(self._clock.now()), False
+        lost_ms, self._latest_ms = self._latest_ms - now_ms, now_ms
+        if lost_ms >= _JUMP_BACK_MS:
+            log.warning("The clock was set back by %.1f s.", lost_ms / 1000)
+            self._on_jump_back(lost_ms)
         while self._heap and self._heap[0][0] <= now_ms:
             timer = heapq.heappop(self._heap)[2]
             action, timer.action = timer.action, None

@@ -1,4 +1,5 @@
 -- The engine's whole schema. Times are milliseconds since 1970 (UTC); JSON is ASCII text.
+-- Tables with large values have row ids: without, what exceeds a kilobyte would take a page of its own (measured).
 
 CREATE TABLE IF NOT EXISTS apps (
   name      TEXT PRIMARY KEY,
@@ -29,7 +30,7 @@ CREATE TABLE IF NOT EXISTS events (
   body        TEXT NOT NULL,           -- as functions see it
   received_at INTEGER NOT NULL,
   source      INTEGER NOT NULL         -- 0 sent, 1 sent again with a known id (starts nothing), 2 internal
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE IF NOT EXISTS event_ids (  -- ids given by senders, for 24 hours
   name        TEXT NOT NULL,
@@ -55,7 +56,7 @@ CREATE TABLE IF NOT EXISTS runs (
   priority      INTEGER NOT NULL DEFAULT 0, -- seconds that it goes ahead of others
   replay_of     TEXT,                  -- the run that this one repeats
   reason        TEXT                   -- why it was cancelled, when nobody asked for it by name
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX IF NOT EXISTS runs_by_event ON runs (event_id);
 CREATE INDEX IF NOT EXISTS runs_by_end ON runs (ended_at);
 
@@ -119,7 +120,7 @@ CREATE TABLE IF NOT EXISTS steps (
   ended_at   INTEGER,
   due_at     INTEGER,                  -- wake-up or time-out
   PRIMARY KEY (run_id, id)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE IF NOT EXISTS failures (  -- attempts that failed
   run_id     TEXT NOT NULL,

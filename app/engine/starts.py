@@ -167,11 +167,12 @@ class Starts:
         self._release(change, held)
         function = self._registry.startable(held.function)
         if function is not None:
-            self._launch(change, function, held.events, held.parent)
+            self._launch(change, function, held.events, held.parent, at_once=True)
 
     def _launch(
-        self, change: Change, function: Function, events: list[Event], parent: tuple[str, str] | None
-    ) -> Started:
+        self, change: Change, function: Function, events: list[Event], parent: tuple[str, str] | None, *,
+        at_once: bool = False,
+    ) -> Started:  # fmt: skip
         if self._registry.is_paused(function.slug):
             held = Held(self._live.held_id(), "pause", function.slug, "", events, parent=parent)
             self._keep(held)
@@ -183,14 +184,15 @@ class Starts:
         if key is not None and not self._may_start(change, function, key):
             log.info("Event %s starts no run of %s: its singleton is busy.", events[0].internal_id, function.slug)
             return Started.DROPPED
-        self.begin(change, function, events, parent=parent, singleton_key=key)
+        self.begin(change, function, events, parent=parent, singleton_key=key, at_once=at_once)
         return Started.RUN
 
     def begin(
         self, change: Change, function: Function, events: Sequence[Event], *, parent: tuple[str, str] | None = None,
         singleton_key: str | None = None, replay_of: str | None = None, finished_steps: int = 0,
+        at_once: bool = False,
     ) -> Run:  # fmt: skip
-        """Make the run and plan its first call."""
+        """Make the run and plan its first call: now, or (unless `at_once`) when its event says."""
         event, priority = events[0], function.policies.priority
         run = Run(
             id=self._ulids.new(),
@@ -208,7 +210,7 @@ class Starts:
             memos=None if finished_steps else Memos(),
         )
         self._live.add(run)
-        later_ms = run.planned_ms if run.planned_ms > change.now_ms else None
+        later_ms = run.planned_ms if run.planned_ms > change.now_ms and not at_once else None
         if self._steps.call(change, run, DISCOVERY, parallel=False, due_ms=later_ms).claimed:
             run.status, run.started_ms = RUNNING, change.now_ms
         change.run(run)

@@ -12,8 +12,8 @@ from app.engine.model import Memos
 from app.engine.writer import Statement, Writer
 
 _PRUNE_BATCH = 200
-#: Pages given back to the file system per batch at most: 40 MB.
-_VACUUM_PAGES = 10_000
+#: Pages given back to the file system per batch at most: 8 MB, so that nobody waits long behind it.
+_VACUUM_PAGES = 2_000
 SEND_MEMORY_MS = 600_000
 _UNUSED_EVENTS = (
     "SELECT internal_id AS id FROM events WHERE internal_id < ? "
@@ -84,5 +84,15 @@ class Store:
             ("DELETE FROM cancellations WHERE created_at < ?", (before_ms,)),
         ]
         await self.write(statements)
-        await self.rows(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
+        await self._give_back(_VACUUM_PAGES)
         return len(runs) + len(events)
+
+    async def shrink(self) -> None:
+        """Give what pruning freed back to the file system, also from the write-ahead log."""
+        while (await self.rows("PRAGMA freelist_count"))[0][0]:
+            await self._give_back(_VACUUM_PAGES)
+        await self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def _give_back(self, pages: int) -> None:
+        # As a script: a statement that gives no rows is stepped once, which frees one page.
+        await self._writer.read(lambda connection: connection.executescript(f"PRAGMA incremental_vacuum({pages})"))

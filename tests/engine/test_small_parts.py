@@ -101,8 +101,12 @@ def test_bad_crons_name_the_reason(expression: str) -> None:
 def test_missed_instants_are_counted() -> None:
     cron = Cron.parse("0 * * * *")
 
-    assert cron.last_ms(ms("2026-01-01T00:30:00Z"), ms("2026-01-01T03:30:00Z")) == (ms("2026-01-01T03:00:00Z"), 3)
-    assert cron.last_ms(ms("2026-01-01T00:30:00Z"), ms("2026-01-01T00:40:00Z")) == (None, 0)
+    assert cron.last_ms(ms("2026-01-01T00:30:00Z"), ms("2026-01-01T03:30:00Z")) == ms("2026-01-01T03:00:00Z")
+    assert cron.last_ms(ms("2026-01-01T00:30:00Z"), ms("2026-01-01T00:40:00Z")) is None
+    assert cron.last_ms(ms("1996-01-01T00:30:00Z"), ms("2026-01-01T00:40:00Z")) == ms("2026-01-01T00:00:00Z")
+    yearly = Cron.parse("0 0 1 1 *")
+    assert yearly.last_ms(ms("2026-01-01T00:00:00Z"), ms("2026-12-31T00:00:00Z")) is None
+    assert yearly.last_ms(ms("2025-12-31T00:00:00Z"), ms("2026-12-31T00:00:00Z")) == ms("2026-01-01T00:00:00Z")
 
 
 def test_backoff_follows_the_table() -> None:
