@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.agent.artifact import keep_within
+from app.agent.artifact import keep_within, limit_bytes
 from app.agent.attend import attend
 from app.agent.flow import Call, Flow, Observation
 from app.agent.harness import Harness
@@ -29,12 +29,12 @@ STOPPED_BY_USER = "Stopped by the user before it came to an end."
 
 @dataclass(frozen=True)
 class Begun:
-    """A call that is ours to run. `used` is what results of the same message take already, in bytes."""
+    """A call that is ours to run. `limit` is how much its result may take in the transcript, in bytes."""
 
     record: CallRecord
     tool: Tool
     arguments: dict[str, Any]
-    used: int
+    limit: int
 
 
 async def act(harness: Harness, flow: Flow, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def _try_begin(tx: Tx, harness: Harness, flow: Flow, wanted: Call) -> Observatio
         return Observation(kind="done", ok=False)
     if calls.running_elsewhere(tx, flow.session_id, flow.run_id, now) is not None:
         return None
-    return _start(tx, harness, flow, record)
+    return _start(tx, harness, flow, record, wanted.beside)
 
 
-def _start(tx: Tx, harness: Harness, flow: Flow, record: CallRecord) -> Observation | Begun:
+def _start(tx: Tx, harness: Harness, flow: Flow, record: CallRecord, beside: int) -> Observation | Begun:
     now = harness.clock.now()
     try:
         tool, arguments = understand(harness, flow, record)
@@ -93,7 +93,8 @@ def _start(tx: Tx, harness: Harness, flow: Flow, record: CallRecord) -> Observat
     calls.start(tx, record.id, harness.boot_id, now, child_key)
     if child_key is not None:
         return _invocation(flow, record, child_key)
-    return Begun(record, tool, arguments, calls.result_bytes(tx, record))
+    limit = limit_bytes(calls.result_bytes(tx, record) if beside == 1 else 0, beside)
+    return Begun(record, tool, arguments, limit)
 
 
 def understand(harness: Harness, flow: Flow, record: CallRecord) -> tuple[Tool, dict[str, Any]]:
@@ -150,7 +151,7 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
 
 
 async def _finish(harness: Harness, begun: Begun, result: ToolResult) -> None:
-    text, artifact = await keep_within(harness.workspace, begun.record, result.text, begun.used)
+    text, artifact = await keep_within(harness.workspace, begun.record, result.text, begun.limit)
     await harness.db.write(
         calls.finish, begun.record.id, ok=result.ok, result=text, now=harness.clock.now(), artifact=artifact
     )

@@ -12,14 +12,18 @@ TURN_BYTES = 48 * 1024
 LEAST_BYTES = 1024
 
 
-async def keep_within(workspace: Workspace, record: CallRecord, text: str, used: int) -> tuple[str, str | None]:
-    """(`text` cleaned and at most 16 KB, path of the whole in the workspace if it was longer).
+def limit_bytes(used: int, beside: int) -> int:
+    """How much one result may take: at most 16 KB, and with those of the same message 48 KB in all.
 
-    `used` is what the results of the same assistant message take already, in bytes; together they stay under 48 KB
-    as long as each may keep 1 KB.
+    `used` is what earlier results of the message take; `beside` is how many run at the same time and share the rest.
+    Each may keep 1 KB in any case.
     """
+    return max(LEAST_BYTES, min(RESULT_BYTES, (TURN_BYTES - used) // beside))
+
+
+async def keep_within(workspace: Workspace, record: CallRecord, text: str, limit: int) -> tuple[str, str | None]:
+    """(`text` cleaned and at most `limit` bytes, path of the whole in the workspace if it was longer)."""
     cleaned = clean(text)
-    limit = max(LEAST_BYTES, min(RESULT_BYTES, TURN_BYTES - used))
     if len(cleaned.encode("utf-8")) <= limit:
         return cleaned, None
     name = f"{record.run_id}-{record.step_key.replace('#', '-')}.txt"

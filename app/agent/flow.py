@@ -35,11 +35,17 @@ class Flow(Frozen):
 
 
 class Call(Frozen):
-    """One tool call of a thought: where its record lies and which tool it is."""
+    """One tool call of a thought: where its record lies and which tool it is.
+
+    `beside` is how many calls run at the same time with this one, itself included. `print` is the same for calls of
+    the same tool with the same arguments.
+    """
 
     key: str
     name: str
     durable: bool = False
+    beside: int = 1
+    print: str = ""
 
 
 class Thought(Frozen):

@@ -1,12 +1,13 @@
 """The agent loop: think, act, observe. A pure composition of steps; everything that touches the world is in them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
 from app.agent.flow import Call, Ending, Flow, Observation, Thought
 from app.agent.recovery import EXPLANATIONS, Trials, next_move
+from app.agent.repetition import NOTE_AFTER, STOP_AFTER, STOPPED, of_round
 
 TOO_MANY_STEPS = "I stopped after {limit} steps without coming to an end. Tell me how to go on."
 TWICE_EMPTY = "The model gave an empty answer twice. Please ask again, perhaps in other words."
@@ -24,6 +25,10 @@ class Steps(Protocol):
 
         A fault of our own code is such an answer too, from its third attempt on: `{"kind": "crashed", "message": …}`.
         """
+        ...
+
+    async def parallel(self, wanted: Sequence[tuple[str, Body, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Run steps (id, body, argument) at the same time; their answers in order."""
         ...
 
     async def sleep_until(self, step_id: str, until: datetime) -> None:
@@ -58,6 +63,8 @@ class Progress:
     empty: bool = False
     model: str = ""
     trials: Trials = field(default_factory=Trials)
+    last_round: str = ""
+    repeats: int = 0
 
     def request(self) -> dict[str, Any]:
         return {
@@ -67,13 +74,23 @@ class Progress:
             "waits": self.trials.waits,
             "shrink": self.trials.shrinks,
             "nudge": self.empty,
+            "repeats": self.repeats if self.repeats + 1 >= NOTE_AFTER else 0,
         }
 
     def after_thought(self) -> "Progress":
         return replace(self, thoughts=self.thoughts + 1)
 
-    def after_round(self) -> "Progress":
-        return replace(self, iteration=self.iteration + 1, empty=False, trials=self.trials.succeeded())
+    def after_round(self, calls: Sequence[Call] = ()) -> "Progress":
+        this_round = of_round([call.print for call in calls])
+        same = bool(calls) and all(call.print for call in calls) and this_round == self.last_round
+        return replace(
+            self,
+            iteration=self.iteration + 1,
+            empty=False,
+            trials=self.trials.succeeded(),
+            last_round=this_round,
+            repeats=self.repeats + 1 if same else 0,
+        )
 
 
 async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
@@ -90,7 +107,10 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
                 stopped = await _act_all(steps, body, thought)
                 if stopped is not None:
                     return await _stopped(steps, body, stopped, progress)
-                progress = progress.after_round()
+                progress = progress.after_round(thought.calls)
+                if progress.repeats + 1 >= STOP_AFTER:
+                    names = ", ".join(sorted({call.name for call in thought.calls}))
+                    return await _finish(steps, body, progress, text=STOPPED.format(names=names), state="failed")
             case "say":
                 ending = await _finish(steps, body, progress, head=thought.head)
                 if ending.kind != "more":
@@ -114,6 +134,10 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
 
 
 async def _act_all(steps: Steps, body: Bodies, thought: Thought) -> str | None:
+    if len(thought.calls) > 1 and thought.calls[0].beside > 1:
+        answers = await steps.parallel([(f"tool-{call.name}", body.act, call.wire()) for call in thought.calls])
+        kinds = [Observation.model_validate(answer).kind for answer in answers]
+        return next((kind for kind in kinds if kind != "done"), None)
     for call in thought.calls:
         observation = await (_delegate(steps, body, call) if call.durable else _act(steps, body, call))
         if observation.kind != "done":

@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -50,6 +50,10 @@ class DurableSteps:
     async def run(self, step_id: str, body: Body, *args: Any) -> Mapping[str, Any]:
         answer: Any = await self._ctx.step.run(step_id, functools.partial(self._guarded, body, *args))
         return dict(answer)
+
+    async def parallel(self, wanted: Sequence[tuple[str, Body, Any]]) -> Sequence[Mapping[str, Any]]:
+        planned = tuple(functools.partial(self.run, step_id, body, argument) for step_id, body, argument in wanted)
+        return await self._ctx.group.parallel(planned)
 
     async def sleep_until(self, step_id: str, until: datetime) -> None:
         await self._ctx.step.sleep_until(step_id, until)

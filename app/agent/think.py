@@ -14,6 +14,7 @@ from app.agent.llm import Completion, ModelFailure
 from app.agent.prompts import compact_prompt, system_prompt
 from app.agent.pruning import Message
 from app.agent.recovery import pause_s
+from app.agent.repetition import fingerprint, repeat_note
 from app.agent.tool import Effect, Toolbox
 from app.db import Tx, insert_if_absent
 from app.failpoints import reach
@@ -98,11 +99,23 @@ def _try_look(
     return head, transcript.load(tx, flow.session_id, head)
 
 
-def _thought(harness: Harness, flow: Flow, head: int, planned: list[tuple[str, str]]) -> Thought:
+def _thought(harness: Harness, flow: Flow, head: int, planned: list[tuple[str, str, str]]) -> Thought:
+    """The recorded message as a thought. Its calls run side by side if all of them only read."""
     if not planned:
         return Thought(kind="say", head=head)
     tools = toolbox_of(harness, flow).tools
-    calls = tuple(Call(key=k, name=n, durable=n in tools and tools[n].durable) for k, n in planned)
+    found = [tools.get(name) for _, name, _ in planned]
+    reading = all(tool is not None and tool.effect is Effect.READ and not tool.durable for tool in found)
+    calls = tuple(
+        Call(
+            key=key,
+            name=name,
+            durable=tool is not None and tool.durable,
+            beside=len(planned) if reading else 1,
+            print=fingerprint(name, arguments),
+        )
+        for (key, name, arguments), tool in zip(planned, found, strict=True)
+    )
     return Thought(kind="act", head=head, calls=calls)
 
 
@@ -111,6 +124,8 @@ async def _messages(harness: Harness, flow: Flow, request: Mapping[str, Any], en
     warning = budget_note(request["iteration"], flow.max_iterations)
     if warning and not flow.compact:
         notes.append(warning)
+    if request.get("repeats"):
+        notes.append(repeat_note(request["repeats"]))
     if flow.compact:
         return build_context(entries[-COMPACT_MESSAGES:], compact_prompt(harness.settings.agent_name), notes=notes)
     today = harness.daily_log.today()
@@ -162,7 +177,7 @@ def _record(
         data={"model": request["model"]},
         now=now,
     )
-    return _thought(harness, flow, message_id, [(c.step_key, c.name) for c in calls])
+    return _thought(harness, flow, message_id, [(c.step_key, c.name, c.arguments) for c in calls])
 
 
 def _note_usage(tx: Tx, flow: Flow, request: Mapping[str, Any], answer: Completion, now: datetime) -> None:

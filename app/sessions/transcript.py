@@ -164,10 +164,11 @@ def mark_draft(tx: Tx, message_id: int) -> None:
     tx.execute(update(messages).where(messages.c.id == message_id).values(data=data | {"draft": True}))
 
 
-def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str]]:
-    """(step key, tool name) of the calls of one assistant message, in order."""
-    query = select(calls.c.step_key, calls.c.name).where(calls.c.message_id == message_id).order_by(calls.c.position)
-    return [(row.step_key, row.name) for row in tx.execute(query).all()]
+def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str, str]]:
+    """(step key, tool name, arguments as JSON text) of the calls of one assistant message, in order."""
+    columns = (calls.c.step_key, calls.c.name, calls.c.arguments)
+    query = select(*columns).where(calls.c.message_id == message_id).order_by(calls.c.position)
+    return [(row.step_key, row.name, row.arguments) for row in tx.execute(query).all()]
 
 
 def recent(tx: Tx, session_id: str, limit: int) -> list[tuple[str, str, datetime]]:

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from app.agent.accept import accept
+from app.agent.tool import Toolbox
 from app.clock import ManualClock
 from app.engine.history import RunRow
 from app.engines import EmbeddedLink
@@ -47,9 +48,12 @@ class Embedded:
 
 
 @contextlib.asynccontextmanager
-async def embedded(folder: Path, template: Path, *answers: Any, **settings: Any) -> AsyncIterator[Embedded]:
+async def embedded(
+    folder: Path, template: Path, *answers: Any, toolbox: Toolbox | None = None, **settings: Any
+) -> AsyncIterator[Embedded]:
     """An engine with the functions from start to stop. The clock begins now: the SDK reads the real one for sleeps."""
     house = make_house(folder, template, *answers, **settings)
+    house = replace(house, harness=replace(house.harness, toolbox=toolbox or house.harness.toolbox))
     clock = ManualClock(datetime.now(UTC))
     link = EmbeddedLink(house.harness.settings, clock)
     daily_log = type(house.harness.daily_log)(house.harness.daily_log.folder, house.harness.daily_log.zone, clock)

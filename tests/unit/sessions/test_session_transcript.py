@@ -100,7 +100,7 @@ async def test_the_same_provider_id_twice_is_only_data(house: House) -> None:
     first = await say(house, "one", "k1")
     head = await answer(house, "", first, new_calls=[wanted("tool#0.0"), wanted("tool#0.1")])
     with house.tx() as tx:
-        assert transcript.planned_calls(tx, head) == [("tool#0.0", "look"), ("tool#0.1", "look")]
+        assert transcript.planned_calls(tx, head) == [("tool#0.0", "look", "{}"), ("tool#0.1", "look", "{}")]
 
 
 async def test_a_step_finds_its_own_record_and_no_other(house: House) -> None:
