@@ -1,4 +1,4 @@
-"""Tools for files of the workspace: read, write, ls."""
+"""Tools for files of the workspace: write, ls."""
 
 import asyncio
 from typing import Annotated
@@ -8,30 +8,10 @@ from pydantic import Field
 from app.agent.tool import Effect, ToolContext, tool
 from tools.fence import folder, inside, shown
 from tools.listing import listing
-from tools.page import page
 from tools.sniff import size
 from tools.textfile import save
 
 FilePath = Annotated[str, Field(description="Path of the file, relative to the workspace, e.g. notes/plan.md")]
-
-
-@tool(Effect.READ)
-async def read(
-    context: ToolContext,
-    path: FilePath,
-    offset: Annotated[int, Field(ge=1, description="Number of the first line to show, from 1")] = 1,
-    limit: Annotated[int, Field(ge=1, le=2000, description="How many lines to show at most")] = 2000,
-) -> str:
-    """Read a text file of the workspace. Each line is shown with its number and a tab before it.
-
-    Long files come in pages: the last line of a page says with which offset to go on.
-    """
-
-    def body() -> str:
-        real = inside(context.workspace, path)
-        return page(real, shown(context.workspace, real), offset, limit)
-
-    return await asyncio.to_thread(body)
 
 
 @tool(Effect.IDEMPOTENT)

@@ -43,15 +43,18 @@ async def run_process(
     environment: Mapping[str, str],
     on_output: OnOutput,
     timeout_s: float,
+    stdin: int = asyncio.subprocess.DEVNULL,
 ) -> Ended:
     """Run `argv` with output and errors in one stream and nothing to read, for at most `timeout_s` seconds.
+
+    `stdin` is a descriptor of a file where there is something to read after all.
 
     The end of the process ends the wait, whoever else still holds its output. A time-out, an `on_output` that has
     enough, and a cancellation (raised again) kill the whole group. Raises OSError or ValueError when it cannot start.
     """
     read_end, write_end = os.pipe()
     try:
-        process = await _start(argv, cwd, environment, write_end)
+        process = await _start(argv, cwd, environment, write_end, stdin)
     except BaseException:
         os.close(read_end)
         raise
@@ -61,14 +64,14 @@ async def run_process(
 
 
 async def _start(
-    argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str], output: int
+    argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str], output: int, stdin: int
 ) -> asyncio.subprocess.Process:
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *argv,
             cwd=cwd,
             env=dict(environment),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             stderr=output,
             # A session of its own makes it the leader of a group that takes its children along, and leaves it without

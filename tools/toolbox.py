@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from app.agent.tool import Toolbox
 from tools.delegate import delegate_task
 from tools.edit import edit
-from tools.files import ls, read, write
+from tools.files import ls, write
 from tools.memory import remember
+from tools.read import read
 from tools.scan import ripgrep
 from tools.search import find_tool, grep_tool
 from tools.shell import bash_tool

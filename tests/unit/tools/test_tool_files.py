@@ -10,7 +10,8 @@ import pytest
 from app.agent.tool import ToolResult
 from tools import page, textfile
 from tools.edit import edit
-from tools.files import ls, read, write
+from tools.files import ls, write
+from tools.read import read
 
 Call = Callable[..., Awaitable[ToolResult]]
 
@@ -49,7 +50,7 @@ async def test_a_page_of_a_long_file_is_bounded_and_pages_join(workspace: Path, 
 async def test_a_line_without_end_is_cut(workspace: Path, call: Call) -> None:
     (workspace / "min.js").write_text("x" * 100_000 + "\nnext\n")
     text = (await call(read, path="min.js")).text
-    assert "x [... 98000 more characters in this line]\n     2\tnext" in text
+    assert "x [... 98000 more characters in this line: read them with offset=1, column=2001]\n     2\tnext" in text
 
 
 # TRAPS, Tools: "Whole body read into memory -> capped stream": a sparse file of a terabyte is read like any other.
@@ -68,8 +69,8 @@ async def test_a_huge_file_is_not_read_into_memory(
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (b"%PDF-1.7\nplain looking text\n", "a PDF document"),
-        (b"\x89PNG\r\n\x1a\n....", "a PNG image"),
+        (b"\x1f\x8b\x08 plain looking text\n", "gzip-compressed data"),
+        (b"PK\x03\x04 plain looking text\n", "a zip archive or office document"),
         (b"text and a \0 in it", "binary data"),
         (bytes(range(1, 32)) * 4, "binary data"),
     ],
