@@ -8,7 +8,7 @@ from app.db import Tx
 from app.events import MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
-from app.sessions import session, turns
+from app.sessions import calls, session, turns
 from app.sessions.deposit import attach_open, deposit, open_inputs
 from app.sessions.session import Claim
 
@@ -17,7 +17,7 @@ async def receive(
     harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool = True
 ) -> dict[str, Any]:
     """A Flow as JSON: the turn's conditions, or why this run is no turn. Safe to repeat."""
-    session_id, stop = await harness.db.write(_begin, harness, run_id, event, message_key)
+    session_id, stop = await harness.db.write(_begin, harness, run_id, event, message_key, delegates)
     harness.notifier.publish(event.session_key)
     reach("receive.committed")
     settings = harness.settings
@@ -36,12 +36,17 @@ async def receive(
     return flow.wire()
 
 
-def _begin(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str) -> tuple[str, Stop | None]:
+def _begin(
+    tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool
+) -> tuple[str, Stop | None]:
     """The session and, if the turn is not to be, why."""
     now = harness.clock.now()
+    if not delegates and session.find(tx, event.session_key) is None and calls.is_called_off(tx, message_key):
+        return "", "superseded"
     stored = deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
     stop = _take(tx, harness, run_id, event, stored.session_id)
     if stop is None:
+        calls.call_off_unborn(tx, stored.session_id, run_id)
         attach_open(tx, stored.session_id)
         turns.start(
             tx,

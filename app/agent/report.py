@@ -8,6 +8,7 @@ from app.db import Tx
 from app.events import MessageReceived, SubagentSpawn, message_event_id
 from app.ids import new_id
 from app.sessions import calls, deposit, session, transcript, turns
+from app.sessions.calls import CallState
 
 NO_ANSWER = "The task came to no answer."
 
@@ -39,7 +40,7 @@ def _record(tx: Tx, harness: Harness, spawn: SubagentSpawn, answer: str, ok: boo
     if spawn.parent_run_id is None or spawn.parent_step_key is None:
         return None
     call = calls.find(tx, spawn.parent_run_id, spawn.parent_step_key)
-    if call is None:
+    if call is None or call.state != CallState.STARTED:  # nobody waits for it any more
         return None
     calls.finish(tx, call.id, ok=ok, result=answer, now=now)
     turns.seen(tx, spawn.parent_run_id, now)  # its own next step may take a moment, and nobody may take it over

@@ -11,7 +11,7 @@ from sqlalchemy import Column, and_, func, or_, select, update
 from app.db import Tx, moment
 from app.events import wire_safe
 from app.sessions.session import OWNED_FOR
-from app.tables import calls
+from app.tables import calls, sessions
 
 MAY_HAVE_HAPPENED = (
     "The service stopped while this was running. It may or may not have happened, wholly or in part. "
@@ -86,6 +86,27 @@ def running_children(tx: Tx, session_id: str) -> list[CallRecord]:
         calls.c.session_id == session_id, calls.c.state == CallState.STARTED, calls.c.child_key.is_not(None)
     )
     return [CallRecord.of(row) for row in tx.execute(query).all()]
+
+
+def call_off_unborn(tx: Tx, session_id: str, run_id: str) -> None:
+    """Take back what older turns than `run_id` delegated and whose sub-agents have not begun.
+
+    A run that is cancelled between its call's start and the invocation never invokes: nobody would ever answer. The
+    call is planned as before; a sub-agent that is on its way all the same learns it from `is_called_off`.
+    """
+    born = select(sessions.c.id).where(sessions.c.key == calls.c.child_key).exists()
+    tx.execute(
+        update(calls)
+        .where(calls.c.session_id == session_id, calls.c.run_id != run_id, calls.c.state == CallState.STARTED)
+        .where(calls.c.child_key.is_not(None), ~born)
+        .values(state=CallState.PLANNED)
+    )
+
+
+def is_called_off(tx: Tx, child_key: str) -> bool:
+    """Whether a sub-agent that is about to begin has nobody left who waits for it."""
+    state = tx.scalar(select(calls.c.state).where(calls.c.child_key == child_key))
+    return state is not None and state != CallState.STARTED
 
 
 def of_child(tx: Tx, child_key: str) -> CallRecord | None:

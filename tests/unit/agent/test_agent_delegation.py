@@ -7,8 +7,10 @@ import pytest
 
 from app.agent.act import act, observe
 from app.agent.commands import STOPPED_TASK, run_command
+from app.agent.context import NOT_RUN
 from app.agent.failure import TASK_FAILED, tell_failure
 from app.agent.flow import Flow, Observation
+from app.agent.receive import receive
 from app.agent.report import NO_ANSWER, report
 from app.agent.sweep import sweep
 from app.agent.think import think
@@ -158,6 +160,7 @@ async def test_the_parent_goes_on_after_a_restart_in_the_middle_of_a_long_task(h
 async def test_the_next_turn_adopts_the_running_child(house: House, parent: Flow) -> None:
     """Row 11: it is told that the task runs, and gets its result as a message when it ends."""
     spawn = spawned(await delegate(house, parent))
+    await child_begins(house, parent)
     newer = await begin(house, "how far?", "k2", run_id(8))
     house.model.answers = ["Still counting."]
     await think(house.harness, newer, ask())
@@ -171,8 +174,36 @@ async def test_the_next_turn_adopts_the_running_child(house: House, parent: Flow
     assert "There are 12." in shown and "[From a sub-agent, not from a person]" in shown
 
 
+async def test_a_child_that_never_began_is_not_waited_for(house: House, parent: Flow) -> None:
+    """The parent was cancelled between its call's start and the invocation; should a child come, it goes again."""
+    spawn = spawned(await delegate(house, parent))
+    newer = await begin(house, "how far?", "k2", run_id(8))
+    house.model.answers = ["I did not begin."]
+    await think(house.harness, newer, ask())
+    assert NOT_RUN in str(house.model.requests[-1][1])
+    event = task_message(spawn)
+    late = await receive(house.harness, run_id(9), event, CHILD, False)
+    assert (late["stop"], late["session_id"]) == ("superseded", "")
+    await report(house.harness, spawn, "", False)
+    assert (call_row(house).state, call_row(house).result) == ("planned", None) and house.sender.events == []
+    assert [row.origin for row in house.rows(messages.select()) if row.role == "user"] == ["person", "person"]
+
+
+async def test_what_stop_ended_is_not_told_as_news(house: House, parent: Flow) -> None:
+    spawn = spawned(await delegate(house, parent))
+    await child_begins(house, parent)
+    await begin(house, "newer", "k2", run_id(8))
+    stop = CommandReceived(
+        command="stop", session_key=SESSION, channel="test", destination=Destination(chat_id="7"), message_key="k9"
+    )
+    await run_command(house.harness, stop, "k9")
+    await report(house.harness, spawn, "too late", True)
+    assert house.sender.names() == ["agent.turn.stopped", "agent.task.cancelled", "agent.reply.ready"]
+
+
 async def test_a_late_result_is_deposited_once(house: House, parent: Flow) -> None:
     spawn = spawned(await delegate(house, parent))
+    await child_begins(house, parent)
     await begin(house, "how far?", "k2", run_id(8))
     for _ in range(2):
         await report(house.harness, spawn, "There are 12.", True)
