@@ -44,9 +44,9 @@ def binary_kind(head: bytes) -> str | None:
     return "binary data" if b"\0" in head or controls * 30 > len(head) else None
 
 
-def is_pdf(head: bytes) -> bool:
+def is_pdf(head: bytes | bytearray) -> bool:
     """Whether content that begins with `head` is a PDF; some have a few bytes before the mark."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith(b"%PDF-")
+    return head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith(b"%PDF-")
 
 
 def size(count: int) -> str:

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 import pytest
 
 from app.agent.tool import Tool, ToolResult
+from tests.unit.tools import papers
 from tools import web
 from tools.web import web_fetch_tool
 
@@ -238,8 +239,26 @@ async def test_failures_of_the_server_are_told(call: Call, fetch: Tool, server: 
 
 
 # TRAPS, Context: "a PDF read as text".
+async def test_a_pdf_is_read_as_its_text_and_marked_as_from_outside(call: Call, fetch: Tool, server: Server) -> None:
+    server.page("/paper", papers.pdf("Hello", "World"), "text/html")
+    text = (await call(fetch, url=f"http://site.test:{server.port}/paper")).text
+    heading, _, rest = text.partition("\n\n")
+    assert heading.startswith("[Text from outside, from http://site.test")
+    assert rest == "[page 1 of 2]\nHello\n[page 2 of 2]\nWorld"
+
+
+async def test_a_pdf_longer_than_the_limit_is_cut_and_says_so(
+    call: Call, fetch: Tool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "BODY_BYTES", 20_000)
+    server.page("/long", b"%PDF-1.7 " + b"plain words " * 10_000, "application/pdf")
+    result = await call(fetch, url=f"http://site.test:{server.port}/long")
+    assert not result.ok and "(only the first 20.0 KB) is a PDF whose text cannot be read" in result.text
+    assert "plain words" not in result.text
+
+
 async def test_what_is_not_text_is_described_and_not_downloaded(call: Call, fetch: Tool, server: Server) -> None:
-    server.page("/a.pdf", b"%PDF-1.7 " + b"plain words " * 100_000, "text/html")
-    text = (await call(fetch, url=f"http://site.test:{server.port}/a.pdf")).text
-    assert "(not text: a PDF document, sent as text/html; " in text
+    server.page("/a.zip", b"PK\x03\x04 " + b"plain words " * 100_000, "text/html")
+    text = (await call(fetch, url=f"http://site.test:{server.port}/a.zip")).text
+    assert "(not text: a zip archive or office document, sent as text/html; " in text
     assert "plain words" not in text and "1.2 MB" not in text
