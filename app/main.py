@@ -150,6 +150,7 @@ async def _build(
         llm=LiteLLM(
             timeout_s=settings.model_timeout_s,
             api_base=settings.agent_api_base,
+            api_base_for=settings.model,
             local_name=LOCAL_MODEL,
             local=local,
         ),

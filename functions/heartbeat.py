@@ -27,16 +27,16 @@ def heartbeat(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any
     )
     async def run(ctx: inngest.Context) -> dict[str, Any]:
         steps = DurableSteps(ctx)
-        turn_id = ctx.event.data.get("turnId")
+        turn_id, session_key = ctx.event.data.get("turnId"), ctx.event.data.get("sessionKey", "")
         if turn_id is None:
             await steps.run("sweep", sweep, harness)
-        found = unless_crashed(await steps.run("look", look_around, harness, turn_id))
+        found = unless_crashed(await steps.run("look", look_around, harness, turn_id, session_key))
         for name in found["distil"]:
             await steps.run("distil", distil_log, harness, name)
         if found["prune"]:
             await steps.run("prune", prune_logs, harness, found["prune"])
         if turn_id is not None and (found["distil"] or found["prune"]):
-            await steps.run("settle", settle, harness, turn_id)
+            await steps.run("settle", settle, harness, turn_id, session_key)
         return dict(found)
 
     return run

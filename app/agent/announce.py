@@ -14,6 +14,7 @@ from app.sessions import deposit
 log = logging.getLogger("moab.agent")
 
 SEND_WITHIN_S = 1.0
+SIGNAL_CHARS = 20_000
 
 
 async def announce(harness: Harness, events: Sequence[dict[str, Any]]) -> bool:
@@ -39,8 +40,12 @@ def reply_event(harness: Harness, row: Any, session_key: str, event_id: str | No
 
 
 async def start_message(harness: Harness, event: MessageReceived, message_key: str, cause: str = "first") -> bool:
-    """Send a stored message's start signal and note that it was taken."""
-    sent = await announce(harness, [event.to_wire(message_event_id(message_key, cause))])
+    """Send a stored message's start signal and note that it was taken.
+
+    The signal carries the beginning of a long text only: engines limit events, and the row has it all.
+    """
+    signal = event.model_copy(update={"message": event.message[:SIGNAL_CHARS]})
+    sent = await announce(harness, [signal.to_wire(message_event_id(message_key, cause))])
     if sent:
         await harness.db.write(deposit.mark_event_sent, message_key, harness.clock.now())
     return sent

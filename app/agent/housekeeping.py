@@ -15,7 +15,7 @@ from app.sessions import turns
 log = logging.getLogger("moab.agent")
 
 
-async def look_around(harness: Harness, turn_id: str | None) -> dict[str, Any]:
+async def look_around(harness: Harness, turn_id: str | None, session_key: str = "") -> dict[str, Any]:
     """Cheap test first: names of logs to distil and to prune. With none, the turn `turn_id` is settled at once."""
     logs = await asyncio.to_thread(harness.daily_log.files)
     today = harness.daily_log.local(harness.clock.now()).date()
@@ -24,7 +24,7 @@ async def look_around(harness: Harness, turn_id: str | None) -> dict[str, Any]:
     old = [entry.name for entry in distil.outdated(logs, done, today)]
     if turn_id is not None and not due and not old:
         await harness.db.write(turns.settle, turn_id, harness.clock.now())
-    harness.notifier.publish("settled")
+    harness.notifier.publish(session_key)
     return {"distil": due, "prune": old}
 
 
@@ -58,10 +58,10 @@ async def prune_logs(harness: Harness, names: list[str]) -> dict[str, Any]:
     return {"pruned": len(names)}
 
 
-async def settle(harness: Harness, turn_id: str) -> dict[str, Any]:
+async def settle(harness: Harness, turn_id: str, session_key: str = "") -> dict[str, Any]:
     """Note that what follows a turn is done, so that a one-shot client may leave."""
     await harness.db.write(turns.settle, turn_id, harness.clock.now())
-    harness.notifier.publish("settled")
+    harness.notifier.publish(session_key)
     return {"settled": turn_id}
 
 

@@ -81,10 +81,18 @@ class LiteLLM:
     """The client for every provider; litellm is imported at the first call, in a thread, because it takes seconds."""
 
     def __init__(
-        self, *, timeout_s: float, api_base: str = "", local_name: str = "", local: Endpoint | None = None
+        self,
+        *,
+        timeout_s: float,
+        api_base: str = "",
+        api_base_for: str = "",
+        local_name: str = "",
+        local: Endpoint | None = None,
     ) -> None:
+        """`api_base` is where models of the provider of the model `api_base_for` answer; others have their own."""
         self._timeout_s = timeout_s
         self._api_base = api_base
+        self._api_base_for = api_base_for.partition("/")[0]
         self._local_name = local_name
         self._local = local
         self._importing = asyncio.Lock()
@@ -107,7 +115,7 @@ class LiteLLM:
         }
         if tools:
             request["tools"] = list(tools)
-        if self._api_base:
+        if self._api_base and model.partition("/")[0] == self._api_base_for:
             request["api_base"] = self._api_base
         try:
             if self._local is not None and model == self._local_name:

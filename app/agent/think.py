@@ -28,6 +28,9 @@ from app.tables import usage
 
 log = logging.getLogger("moab.agent")
 
+MAX_WISHES = 32
+"""How many tool calls of one answer are taken up; a run may have 1,000 steps in all."""
+
 COMPACT_MESSAGES = 8
 """How many messages a tiny model is shown."""
 
@@ -158,7 +161,7 @@ def _record(
             arguments=wish.arguments,
             effect=tools[wish.name].effect if wish.name in tools else Effect.READ,
         )
-        for i, wish in enumerate(answer.wishes)
+        for i, wish in enumerate(answer.wishes[:MAX_WISHES])
     ]
     _note_usage(tx, flow, request, answer, now)
     claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)

@@ -1,7 +1,7 @@
 """Tool calls as rows: planned, started, finished or interrupted; the row is the fact, whoever asked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -54,7 +54,10 @@ class CallRecord:
     @classmethod
     def of(cls, row: Sequence[Any]) -> "CallRecord":
         """From a row of `columns`."""
-        return cls(*row)
+        return replace(cls(*row), seen_at=moment(row[SEEN_AT])) if row[SEEN_AT] is not None else cls(*row)
+
+
+SEEN_AT = list(CallRecord.__dataclass_fields__).index("seen_at")
 
 
 def find(tx: Tx, run_id: str, step_key: str) -> CallRecord | None:
@@ -73,8 +76,7 @@ def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> Ca
     )
     for row in tx.execute(query).all():
         call = CallRecord.of(row)
-        seen_at = moment(call.seen_at)
-        if seen_at is not None and seen_at > now - OWNED_FOR:
+        if call.seen_at is not None and call.seen_at > now - OWNED_FOR:
             return call
         interrupt(tx, call.id, now)
     return None

@@ -47,6 +47,7 @@ def quiet() -> Iterator[None]:
 @pytest.fixture
 async def model(client: LiteLLM, provider: ModelServer, monkeypatch: pytest.MonkeyPatch) -> LiteLLM:
     monkeypatch.setattr(client, "_api_base", provider.api_base)
+    monkeypatch.setattr(client, "_api_base_for", "openai")
     monkeypatch.setattr(client, "_timeout_s", 10.0)
     await client.warm()
     return client
@@ -232,6 +233,11 @@ async def test_a_wish_to_wait_in_words(model: LiteLLM, text: str, seconds: float
 
 async def test_a_long_complaint_is_cut(model: LiteLLM) -> None:
     assert len(classify(await model._load(), Refusal("x" * 9_000, 500)).message) == 500
+
+
+async def test_an_address_is_for_the_models_of_its_provider_alone(model: LiteLLM, provider: ModelServer) -> None:
+    failure = await ask(model, name="mistral/other")
+    assert isinstance(failure, ModelFailure) and provider.calls("chat") == []
 
 
 class OwnEndpoint:

@@ -13,7 +13,7 @@ BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", 
 STORE = {"db", "tables", "migrate", "migrations"}
 KNOWING = {"sessions", "memory", "work", "channels", "speech"}
 EDGE = {"functions", "webhooks", "web"}
-OUTER = {"engines", "main", "cli", "chat", "terminal", "client", "local_model", "bench", "runs_text"}
+OUTER = {"engines", "main", "cli", "chat", "terminal", "client", "local_model", "bench", "bench_engine", "runs_text"}
 
 LEVEL = (
     dict.fromkeys(BASE, 0)
@@ -44,7 +44,7 @@ ONLY = {
     "webhooks": BASE,
     "local_model": {"errors"},
     "client": {"errors", "events"},
-    "agent.loop": {"agent.flow", "agent.recovery"},
+    "agent.loop": {"agent.flow", "agent.recovery", "agent.repetition"},
     "agent.context": {"agent.pruning", "events", "sessions.calls", "sessions.transcript"},
     "agent.pruning": set[str](),
     "agent.recovery": {"agent.llm"},
@@ -52,7 +52,7 @@ ONLY = {
 }
 """Rooms and modules that may know nothing but this of ours (and of their own room, if they are rooms)."""
 
-ENGINE_USERS = {"engines", "web.runs"}
+ENGINE_USERS = {"cli", "engines", "web.runs"}
 """Who may know the embedded engine."""
 
 KEPT = {

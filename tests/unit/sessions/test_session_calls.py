@@ -185,3 +185,11 @@ async def test_seen_moves_the_moment(house: House) -> None:
     with house.tx() as tx:
         calls.seen(tx, call.id, later)
     assert moment((await now_is(house, call)).seen_at) == later
+
+
+async def test_times_of_a_record_have_a_zone(house: House) -> None:
+    (record,) = await plan(house, "read")
+    with house.tx() as tx:
+        calls.start(tx, record.id, "home:boot1", house.clock.now())
+        started = calls.find(tx, RUN, record.step_key)
+    assert started is not None and started.seen_at == house.clock.now()
