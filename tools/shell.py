@@ -1,7 +1,8 @@
 """The tool that runs shell commands: bash."""
 
-import signal
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +11,18 @@ from pydantic import Field
 from app.agent.output import clean, whole_characters
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult, tool
 from app.errors import BadInput
+from tools.background import start, until
+from tools.background_records import is_running
+from tools.background_tools import look, told_code
 from tools.fence import folder
-from tools.process import Ended, OnOutput, run_process
+from tools.hiding import Hide, hiding
+from tools.process import Ended, run_process
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
 KEPT_BYTES = 262_144
+AT_ONCE_S = 0.5
+FIRST_LINES = 20
 FLOOD_BYTES = 67_108_864
 
 PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
@@ -60,9 +67,12 @@ class HeadAndTail:
         return clean(whole_characters(bytes(self._head)) + left_out + whole_characters(bytes(tail)))
 
 
-def bash_tool(environment: Mapping[str, str]) -> Tool:
-    """The bash tool; commands see `child_environment(environment)` and nothing else of the service's own."""
-    passed = child_environment(environment)
+def bash_tool(environment: Mapping[str, str], secrets: Sequence[str] = ()) -> Tool:
+    """The bash tool; commands see `child_environment(environment)` and nothing else of the service's own.
+
+    `secrets` are values that are replaced wherever a command prints them.
+    """
+    passed, hide = child_environment(environment), hiding(secrets)
 
     @tool(Effect.UNSAFE, timeout_s=MAX_TIMEOUT_S + 10)
     async def bash(
@@ -74,13 +84,18 @@ def bash_tool(environment: Mapping[str, str]) -> Tool:
         workdir: Annotated[
             str, Field(description="Folder to run in, relative to the workspace; each command starts anew there")
         ] = ".",
+        background: Annotated[
+            bool, Field(description="Start it and return at once, for servers and long work; it has no time limit")
+        ] = False,
     ) -> ToolResult:
         """Run a bash command in the workspace and return its output (stdout and stderr together) and exit code.
 
-        There is no terminal and no input. Nothing carries over to the next call but files. To start something in the
-        background, send its output to a file: `server > server.log 2>&1 &`.
+        There is no terminal and no input. Nothing carries over to the next call but files. What was started with
+        background=true is looked at with bash_output and ended with bash_kill.
         """
         where = folder(context.workspace, workdir)
+        if background:
+            return await _start(context, command, where, passed, hide)
         output = HeadAndTail(KEPT_BYTES)
 
         def take(data: bytes) -> bool:
@@ -88,18 +103,32 @@ def bash_tool(environment: Mapping[str, str]) -> Tool:
             context.progress()
             return output.total <= FLOOD_BYTES
 
-        ended = await _run(command, where, passed, take, timeout_s)
-        printed = output.text().strip("\n") or "(no output)"
+        with _started():
+            argv = ["bash", "-c", command]
+            ended = await run_process(argv, cwd=where, environment=passed, on_output=take, timeout_s=timeout_s)
+        printed = hide(output.text()).strip("\n") or "(no output)"
         ok = ended.exit_code == 0 and not (ended.timed_out or ended.stopped)
         return ToolResult(f"{printed}\n[{_outcome(ended, timeout_s)}]", ok=ok)
 
     return bash
 
 
-async def _run(command: str, where: Path, environment: Mapping[str, str], take: OnOutput, timeout_s: float) -> Ended:
-    argv = ["bash", "-c", command]
+async def _start(
+    context: ToolContext, command: str, where: Path, environment: Mapping[str, str], hide: Hide
+) -> ToolResult:
+    root = context.workspace
+    with _started():
+        record = await asyncio.to_thread(start, root, command, where, environment, context.clock.now())
+    # What fails at once, such as a wrong name, is told at once.
+    await until(lambda: not is_running(root, record), AT_ONCE_S)
+    seen = await asyncio.to_thread(look, root, record, FIRST_LINES)
+    return ToolResult(hide(f"Started {record.id}.\n{seen.text}"), ok=seen.is_well)
+
+
+@contextmanager
+def _started() -> Iterator[None]:
     try:
-        return await run_process(argv, cwd=where, environment=environment, on_output=take, timeout_s=timeout_s)
+        yield
     except (OSError, ValueError) as error:
         raise BadInput(
             f"the command could not be started ({error}); accepted: a command line without NULs, shorter than "
@@ -113,16 +142,7 @@ def _outcome(ended: Ended, timeout_s: float) -> str:
     if ended.stopped:
         return f"killed: more than {FLOOD_BYTES} bytes of output"
     code = ended.exit_code
-    # A shell reports a child killed by a signal as 128 + its number; a killed shell has a negative code.
-    killer = _signal_name(-code if code < 0 else code - 128)
-    outcome = f"exit code {code}" + (f", killed by {killer}" if killer else "")
+    outcome = told_code(code)
     if ended.group_lives():
         outcome += f"; background processes go on, end them with: kill -- -{ended.group}"
     return outcome
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""

@@ -1,31 +1,40 @@
 """All tools of a turn, put together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app.agent.tool import Toolbox
+from tools.background_tools import background_tools
 from tools.delegate import delegate_task
 from tools.edit import edit
 from tools.files import ls, write
+from tools.history import search_history
 from tools.memory import remember
 from tools.read import read
 from tools.scan import ripgrep
 from tools.search import find_tool, grep_tool
+from tools.send import send_file
 from tools.shell import bash_tool
 from tools.web import web_fetch_tool
 
 
-def make_toolbox(*, environment: Mapping[str, str]) -> Toolbox:
-    """The ten tools. `environment` is the service's; commands see the harmless part of it only."""
+def make_toolbox(*, environment: Mapping[str, str], secrets: Sequence[str] = ()) -> Toolbox:
+    """The tools. `environment` is the service's; commands see the harmless part of it only.
+
+    `secrets` are values that are taken out of what commands print.
+    """
     rg = ripgrep(environment)
     return Toolbox.of(
         read,
         write,
         edit,
-        bash_tool(environment),
+        bash_tool(environment, secrets),
+        *background_tools(secrets),
         grep_tool(rg),
         find_tool(rg),
         ls,
         remember,
+        search_history,
+        send_file,
         web_fetch_tool(),
         delegate_task,
     )
