@@ -43,6 +43,8 @@ sessions = Table(
     Column("parent_id", Text),
     Column("head_id", Id),
     Column("holder", Text, nullable=False, server_default=""),
+    Column("model", Text),
+    Column("think", Text),
     Column("created_at", Moment, nullable=False),
     Column("closed_at", Moment),
     Index("sessions_open_key", "key", unique=True, sqlite_where=text("closed_at IS NULL"),
@@ -165,7 +167,10 @@ usage = Table(
     Column("input_tokens", Integer, nullable=False),
     Column("output_tokens", Integer, nullable=False),
     Column("cost_usd", Float),
+    Column("state", Text, nullable=False, server_default="settled"),
     Column("at", Moment, nullable=False),
+    Index("usage_session", "session_id", "at"),
+    Index("usage_day", "at"),
 )
 
 distillations = Table(
@@ -174,4 +179,58 @@ distillations = Table(
     Column("log", Text, primary_key=True),
     Column("digest", Text, nullable=False),
     Column("at", Moment, nullable=False),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("step_key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("request", JSON, nullable=False),
+    Column("requester", Text),
+    Column("state", Text, nullable=False),
+    Column("answer", Text),
+    Column("decided_by", Text),
+    Column("note", Text),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("decided_at", Moment),
+    UniqueConstraint("run_id", "step_key", name="approvals_step"),
+    Index("approvals_session", "session_id", "state"),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("step_key", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("model", Text),
+    Column("state", Text, nullable=False),
+    Column("due_at", Moment),
+    Column("result", Text),
+    Column("created_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+    UniqueConstraint("run_id", "step_key", name="tasks_step"),
+    Index("tasks_session", "session_id", "state"),
+)
+
+backups = Table(
+    "backups",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("kept", Text),
+    Column("created_at", Moment, nullable=False),
+    UniqueConstraint("run_id", "path", name="backups_path"),
 )
