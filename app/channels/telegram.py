@@ -4,31 +4,40 @@ The Bot API is called directly: what becomes of a part hangs on the HTTP status 
 which the client libraries fold into one error. Source: core.telegram.org/bots/api, Making requests.
 """
 
+import asyncio
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from app.channels.channel import Later, Part, Refused, SendResult, Sent, Unknown
+from app.channels.channel import Later, Part, Refused, SendResult, Unknown
+from app.channels.telegram_answer import Answer, is_about_kind, mended, result_of
+from app.channels.telegram_file import CannotBeSent, Upload, caption_of, open_upload
 from app.channels.telegram_format import render
 from app.errors import ChannelError
 from app.events import Destination, wire_safe
 
 CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 TYPING_S = 5.0
-MARKUP_FAULT = re.compile(r"entit", re.IGNORECASE)
+UPLOAD_PATIENCE = 4
+"""How many times longer than for a text Telegram may take to answer once it has the whole file."""
+
 NOT_HANDED_OVER = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.InvalidURL)
 
 
 class TelegramChannel:
     """Sends to Telegram as one bot. One HTTP client, kept alive between parts, released by `close`."""
 
-    def __init__(self, token: str, api_base_url: str, read_s: float = READ_S) -> None:
+    def __init__(self, token: str, api_base_url: str, read_s: float = READ_S, workspace: Path | None = None) -> None:
+        """`workspace` is where the files of parts lie; without it none can be sent."""
         self._token = token.strip()
         self._read_s = read_s
+        self._workspace = workspace
         base = httpx.URL(api_base_url.rstrip("/") + "/")
         self._client = httpx.AsyncClient(
             base_url=base,
@@ -43,20 +52,48 @@ class TelegramChannel:
         return render(markdown)
 
     async def send(self, destination: Destination, part: Part) -> SendResult:
-        """One attempt. Telegram's refusal of the markup or of a chat that has moved is mended and asked once more."""
+        """One attempt. Telegram's refusal of the markup or of a chat that has moved is mended and asked once more.
+
+        A part is a text (`text`, `entities`) or a file of the workspace (`file`, `name`, `caption`).
+        """
+        if part.get("file"):
+            return await self._send_file(destination, part)
         params = _message_params(destination, part)
         answer = await self._post("sendMessage", params)
         for _ in range(2):
-            if not isinstance(answer, _Answer) or (mended := _mended(params, answer)) is None:
+            if not isinstance(answer, Answer) or (better := mended(params, answer)) is None:
                 break
-            params = mended
+            params = better
             answer = await self._post("sendMessage", params)
-        return _result(answer) if isinstance(answer, _Answer) else answer
+        return result_of(answer) if isinstance(answer, Answer) else answer
+
+    async def _send_file(self, destination: Destination, part: Part) -> SendResult:
+        try:
+            upload = await asyncio.to_thread(open_upload, self._workspace, part)
+        except CannotBeSent as error:
+            return Refused(str(error))
+        with upload.file:
+            params = _file_params(destination, part)
+            answer = await self._upload(upload, params)
+            for _ in range(2):
+                if not isinstance(answer, Answer):
+                    break
+                if (better := mended(params, answer)) is not None:
+                    params, upload = better, upload.again()
+                elif upload.method != "sendDocument" and is_about_kind(answer):
+                    upload = upload.as_document()
+                else:
+                    break
+                answer = await self._upload(upload, params)
+        return result_of(answer) if isinstance(answer, Answer) else answer
+
+    async def _upload(self, upload: Upload, params: Mapping[str, Any]) -> Answer | Later | Unknown:
+        return await self._post(upload.method, params, self._read_s * UPLOAD_PATIENCE, upload)
 
     async def acknowledge(self, destination: Destination) -> bool:
         params = {"chat_id": _number(destination.chat_id), "action": "typing"} | _thread(destination)
         answer = await self._post("sendChatAction", params, TYPING_S)
-        return isinstance(answer, _Answer) and answer.ok
+        return isinstance(answer, Answer) and answer.ok
 
     async def call(self, method: str, read_s: float | None = None, **params: Any) -> Any:
         """The result of any other method of the Bot API; raises ChannelError with Telegram's own words.
@@ -64,7 +101,7 @@ class TelegramChannel:
         `read_s` must be longer than the `timeout` of a long poll.
         """
         answer = await self._post(method, params, read_s)
-        if isinstance(answer, _Answer) and answer.ok:
+        if isinstance(answer, Answer) and answer.ok:
             return answer.body.get("result")
         raise ChannelError(f"{method}: {answer.reason}")
 
@@ -72,18 +109,19 @@ class TelegramChannel:
         await self._client.aclose()
 
     async def _post(
-        self, method: str, params: Mapping[str, Any], read_s: float | None = None
-    ) -> "_Answer | Later | Unknown":
+        self, method: str, params: Mapping[str, Any], read_s: float | None = None, upload: Upload | None = None
+    ) -> Answer | Later | Unknown:
         if self._client.is_closed:
             return Later(None, "The channel is closed.")
         timeout = httpx.Timeout(read_s or self._read_s, connect=CONNECT_S, write=WRITE_S)
+        body = {"json": wire_safe(params)} if upload is None else {"data": _form(params), "files": upload.files()}
         try:
-            response = await self._client.post(method, json=wire_safe(params), timeout=timeout)
+            response = await self._client.post(method, timeout=timeout, **body)
         except NOT_HANDED_OVER as error:
             return Later(None, self._safe(f"Telegram cannot be reached: {_named(error)}."))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, OSError) as error:  # OSError: a file that cannot be read to its end
             return Unknown(self._safe(f"Telegram was asked and did not answer: {_named(error)}."))
-        return _Answer(response.status_code, self._body(response))
+        return Answer(response.status_code, self._body(response))
 
     def _body(self, response: httpx.Response) -> Mapping[str, Any]:
         try:
@@ -124,47 +162,25 @@ class _TokenTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-class _Answer:
-    """What Telegram said: HTTP status and JSON body (empty if it was not JSON)."""
-
-    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
-        self.status, self.body = status, body
-        self.ok = status == httpx.codes.OK and body.get("ok") is True
-        self.reason = str(body.get("description") or f"Telegram answered with status {status}.")
-        parameters = body.get("parameters")
-        self.parameters: Mapping[str, Any] = parameters if isinstance(parameters, dict) else {}
-
-
-def _result(answer: _Answer) -> SendResult:
-    if answer.ok:
-        message = answer.body.get("result") or {}
-        return Sent({"messageId": message.get("message_id"), "chatId": message.get("chat", {}).get("id")})
-    if answer.status == httpx.codes.TOO_MANY_REQUESTS:
-        return Later(_seconds(answer.parameters.get("retry_after")), answer.reason)
-    if 400 <= answer.status < 500:
-        return Refused(answer.reason)
-    if answer.status == httpx.codes.OK:
-        return Unknown("Telegram's answer could not be read.")
-    return Later(None, answer.reason)
-
-
-def _mended(params: Mapping[str, Any], answer: _Answer) -> dict[str, Any] | None:
-    """The same part in the form Telegram asks for, or None if there is nothing to mend."""
-    if answer.status != httpx.codes.BAD_REQUEST:
-        return None
-    moved_to = answer.parameters.get("migrate_to_chat_id")
-    if moved_to and str(moved_to) != str(params["chat_id"]):
-        # A message number of the old chat means nothing in the new one.
-        return {key: value for key, value in params.items() if key != "reply_parameters"} | {"chat_id": moved_to}
-    if "entities" in params and MARKUP_FAULT.search(answer.reason):
-        return {key: value for key, value in params.items() if key != "entities"}
-    return None
-
-
 def _message_params(destination: Destination, part: Part) -> dict[str, Any]:
-    params: dict[str, Any] = {"chat_id": _number(destination.chat_id), "text": part["text"]} | _thread(destination)
+    params = {"text": part["text"]} | _where(destination)
     if part.get("entities"):
         params["entities"] = part["entities"]
+    return params
+
+
+def _file_params(destination: Destination, part: Part) -> dict[str, Any]:
+    return caption_of(part) | _where(destination)
+
+
+def _form(params: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters beside a file: fields of a form, in which what is no text stands as JSON."""
+    safe = wire_safe(params)
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in safe.items()}
+
+
+def _where(destination: Destination) -> dict[str, Any]:
+    params: dict[str, Any] = {"chat_id": _number(destination.chat_id)} | _thread(destination)
     if destination.message_id and destination.chat_id.startswith("-"):  # in a private chat quoting is noise
         params["reply_parameters"] = {
             "message_id": _number(destination.message_id),
@@ -180,10 +196,6 @@ def _thread(destination: Destination) -> dict[str, Any]:
 def _number(text: str) -> int | str:
     """Ids are text inside Moab and numbers at Telegram; a name such as @channel stays as it is."""
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else text
-
-
-def _seconds(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and value >= 0 else None
 
 
 def _named(error: Exception) -> str:

@@ -25,6 +25,13 @@ from tests.fakes.fake_server import FOR_EVER_S, FakeServer, Reply, Request
 TOKEN = "123456:fake-bot-token"
 MAX_TEXT_UNITS = 4096
 MAX_ENTITIES = 100
+MAX_CAPTION_UNITS = 1024
+FILE_METHODS = {
+    "sendDocument": ("document", 50_000_000),
+    "sendPhoto": ("photo", 10_000_000),
+    "sendVoice": ("voice", 50_000_000),
+}
+"""The field of the file, and how many bytes it may have."""
 MARKUP = {
     *("bold", "italic", "underline", "strikethrough", "spoiler", "code", "pre", "text_link", "blockquote"),
     *("expandable_blockquote", "custom_emoji", "url", "mention", "hashtag", "email", "text_mention", "bot_command"),
@@ -59,7 +66,7 @@ class TelegramServer(FakeServer):
 
     def sent(self, chat_id: int | str | None = None) -> list[dict[str, Any]]:
         """The messages Telegram took, in order, also those whose answer was lost."""
-        taken = [call.detail["message"] for call in self.calls("sendMessage") if "message" in call.detail]
+        taken = [call.detail["message"] for call in self.calls() if "message" in call.detail]
         return [message for message in taken if chat_id is None or str(message["chat"]["id"]) == str(chat_id)]
 
     def push(self, update: Mapping[str, Any]) -> None:
@@ -105,7 +112,9 @@ class TelegramServer(FakeServer):
             self.record(method, params, "unknown_method")
             return _error(404, "Not Found")
         outcome = "ok" if entry["kind"] == "slow" else entry["kind"]
-        self.record(method, params, outcome, **({"message": result} if method == "sendMessage" else {}))
+        self.record(
+            method, params, outcome, **({"message": result} if method in ("sendMessage", *FILE_METHODS) else {})
+        )
         if entry["kind"] == "slow":
             wait_s = delay_s or self._poll_wait_s(method, params, result)
             return Reply(body={"ok": True, "result": result}, delay_s=wait_s)
@@ -116,6 +125,8 @@ class TelegramServer(FakeServer):
         match method:
             case "sendMessage":
                 return self._message(params, bot)
+            case "sendDocument" | "sendPhoto" | "sendVoice":
+                return self._file_message(method, params, bot)
             case "sendChatAction" | "setMyCommands" | "setMessageReaction" | "answerCallbackQuery":
                 return True
             case "getMe":
@@ -142,15 +153,38 @@ class TelegramServer(FakeServer):
             raise Refusal("message text is empty")
         if units(text) > MAX_TEXT_UNITS:
             raise Refusal("message is too long")
+        return self._stored(params, bot, {"text": text} | self._checked_entities(text, params))
+
+    @staticmethod
+    def _checked_entities(text: str, params: dict[str, Any]) -> dict[str, Any]:
         entities = params.get("entities") or []
         entities = json.loads(entities) if isinstance(entities, str) else entities
         check_entities(text, entities)
+        return {"entities": entities[:MAX_ENTITIES]}
+
+    def _file_message(self, method: str, params: dict[str, Any], bot: Mapping[str, Any]) -> dict[str, Any]:
+        field, limit = FILE_METHODS[method]
+        sent = params.get(field)
+        if not params.get("chat_id"):
+            raise Refusal("chat_id is empty")
+        if not isinstance(sent, dict) or not sent["size"]:
+            raise Refusal("file must be non-empty")
+        if sent["size"] > limit:
+            raise Refusal("file is too big")
+        caption = str(params.get("caption") or "")
+        if units(caption) > MAX_CAPTION_UNITS:
+            raise Refusal("message caption is too long")
+        content = {field: {"file_name": sent["filename"], "file_size": sent["size"]}}
+        return self._stored(params, bot, content | ({"caption": caption} if caption else {}))
+
+    def _stored(self, params: dict[str, Any], bot: Mapping[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+        chat_id = params["chat_id"]
         with self._lock:
             self._message_id += 1
             message_id = self._message_id
         kind = "supergroup" if str(chat_id).startswith("-") else "private"
-        message = {"message_id": message_id, "date": int(time.time()), "from": dict(bot), "text": text}
-        message |= {"chat": {"id": _number(chat_id), "type": kind}, "entities": entities[:MAX_ENTITIES]}
+        message = {"message_id": message_id, "date": int(time.time()), "from": dict(bot)} | content
+        message |= {"chat": {"id": _number(chat_id), "type": kind}}
         for name in ("message_thread_id", "reply_parameters"):
             if params.get(name):
                 message[name] = params[name]

@@ -1,0 +1,58 @@
+"""What Telegram said to a request, and what it means for the part that was sent."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from app.channels.channel import Later, Refused, SendResult, Sent, Unknown
+
+MARKUP_FAULT = re.compile(r"entit", re.IGNORECASE)
+KIND_FAULT = re.compile(r"photo|image|voice", re.IGNORECASE)
+
+
+class Answer:
+    """What Telegram said: HTTP status and JSON body (empty if it was not JSON)."""
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        self.status, self.body = status, body
+        self.ok = status == httpx.codes.OK and body.get("ok") is True
+        self.reason = str(body.get("description") or f"Telegram answered with status {status}.")
+        parameters = body.get("parameters")
+        self.parameters: Mapping[str, Any] = parameters if isinstance(parameters, dict) else {}
+
+
+def result_of(answer: Answer) -> SendResult:
+    if answer.ok:
+        message = answer.body.get("result") or {}
+        return Sent({"messageId": message.get("message_id"), "chatId": message.get("chat", {}).get("id")})
+    if answer.status == httpx.codes.TOO_MANY_REQUESTS:
+        return Later(_seconds(answer.parameters.get("retry_after")), answer.reason)
+    if 400 <= answer.status < 500:
+        return Refused(answer.reason)
+    if answer.status == httpx.codes.OK:
+        return Unknown("Telegram's answer could not be read.")
+    return Later(None, answer.reason)
+
+
+def mended(params: Mapping[str, Any], answer: Answer) -> dict[str, Any] | None:
+    """The same part in the form Telegram asks for, or None if there is nothing to mend."""
+    if answer.status != httpx.codes.BAD_REQUEST:
+        return None
+    moved_to = answer.parameters.get("migrate_to_chat_id")
+    if moved_to and str(moved_to) != str(params["chat_id"]):
+        # A message number of the old chat means nothing in the new one.
+        return {key: value for key, value in params.items() if key != "reply_parameters"} | {"chat_id": moved_to}
+    if "entities" in params and MARKUP_FAULT.search(answer.reason):
+        return {key: value for key, value in params.items() if key != "entities"}
+    return None
+
+
+def is_about_kind(answer: Answer) -> bool:
+    """Whether Telegram would take the file, but not as a picture (too long) or as a voice message (unwanted)."""
+    return answer.status == httpx.codes.BAD_REQUEST and KIND_FAULT.search(answer.reason) is not None
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and value >= 0 else None
