@@ -10,6 +10,7 @@ from pydantic import Field
 from app.agent.output import clean
 from app.agent.tool import Effect, OutgoingFile, ToolContext, ToolResult, tool
 from app.errors import BadInput
+from app.events import safe_text
 from tools.fence import inside, open_regular, shown
 from tools.files import FilePath
 from tools.sniff import size
@@ -43,6 +44,8 @@ def _looked_at(workspace: Path, path: str, channel: str) -> tuple[str, int]:
     name = shown(workspace, real)
     with open_regular(real, name) as file:
         total = os.fstat(file.fileno()).st_size
+    if safe_text(name) != name:
+        raise BadInput(f"{clean(name)}: its name is not readable text; rename it first")
     limit = LIMITS_BYTES.get(channel, LIMIT_BYTES)
     if not 0 < total <= limit:
         raise BadInput(f"{name} has {size(total)}; accepted: 1 byte to {size(limit)} (bash can pack or split it)")

@@ -131,6 +131,8 @@ async def test_what_cannot_be_sent_is_refused(call: Call, workspace: Path, monke
     }.items():
         result = await call(send_file, path=path)
         assert not result.ok and result.files == () and words in result.text, path
+    os.close(os.open(os.fsencode(workspace) + b"/\xff.txt", os.O_CREAT))
+    assert "not readable text" in (await call(send_file, path=os.fsdecode(b"\xff.txt"))).text
     monkeypatch.setitem(send.LIMITS_BYTES, "small", 10)
     (workspace / "a").write_text("x" * 11)
     assert (await call(send_file, path="a")).ok
