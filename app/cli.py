@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -114,6 +115,36 @@ def model(
     if needs_local:
         raise typer.Exit(0 if missing else 1)
     typer.echo(f"{settings.model}: {_why(settings)}" + (" It is not installed yet." if missing else ""))
+
+
+@app.command()
+def engine(
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8288,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    db: Annotated[Path, typer.Option(help="File to keep everything in.")] = Path("engine.db"),
+    sdk_url: Annotated[list[str] | None, typer.Option("--sdk-url", "-u", help="Where an app serves its SDK.")] = None,
+) -> None:
+    """Run the engine alone, in the place of an Inngest Dev Server, until it is told to stop."""
+    from app.clock import SystemClock
+    from app.engine.errors import EngineError
+    from app.engine.server import serve as serve_engine
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        asyncio.run(serve_engine(db, SystemClock(), host, port, sdk_url or []))
+    except EngineError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+@bench.command(name="engine")
+def bench_engine(as_json: AsJson = False) -> None:
+    """Time the engine's steps, starts and bursts, with DBOS beside it if that is installed."""
+    from app.bench_engine import bench_engine as measure
+
+    figures = measure()
+    typer.echo(json.dumps(figures) if as_json else "\n".join(f"{name:<24}{value}" for name, value in figures.items()))
 
 
 @bench.command()

@@ -101,7 +101,6 @@ class Change:
             "WHERE id = ?",
             status, self.now_ms, output, self.now_ms, reason, run.id,
         )  # fmt: skip
-        self.add("DELETE FROM jobs WHERE run_id = ?", run.id)
         self.touched[run.id] = run
 
     def steps_cancelled(self, run: Run) -> None:

@@ -48,6 +48,7 @@ class Ending:
         run.ended = True
         for job in run.jobs.values():
             job.dropped = True
+            change.add("DELETE FROM jobs WHERE id = ?", job.id)
         timers = [job.timer for job in run.jobs.values()] + [step.timer for step in run.open.values()]
         for timer in timers:
             if timer is not None:

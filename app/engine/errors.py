@@ -12,6 +12,10 @@ class EngineLocked(EngineError):
     """The engine's file is already open in another process."""
 
 
+class AddressTaken(EngineError):
+    """The address to listen on cannot be had."""
+
+
 class EngineStopped(EngineError):
     """The engine is not running; start it first."""
 

@@ -142,4 +142,3 @@ CREATE TABLE IF NOT EXISTS jobs (      -- calls to make
   claimed       INTEGER NOT NULL,      -- 1: the call may be on its way
   interruptions INTEGER NOT NULL       -- how often the process ended meanwhile
 ) STRICT;
-CREATE INDEX IF NOT EXISTS jobs_by_run ON jobs (run_id);

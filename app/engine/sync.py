@@ -40,7 +40,7 @@ async def in_band(app: ASGIApp, path: str, signing_key: str, now_s: int) -> Regi
         "x-inngest-server-kind": "cloud",
         "x-inngest-signature": sign(body, signing_key, now_s),
     }
-    answer = await AsgiTransport(app, path).request("PUT", {}, headers, body)
+    answer = await AsgiTransport(app, path).request("PUT", {}, headers, [body])
     if answer.status != 200 or answer.headers.get("x-inngest-sync-kind") != "in_band":
         raise SyncFailed(
             f"The app did not answer the sync at {path} in-band (status {answer.status}): serve its functions there "

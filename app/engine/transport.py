@@ -1,6 +1,6 @@
 """How a call reaches an app: straight into an ASGI app of this process, or by HTTP."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
@@ -19,6 +19,8 @@ ASGIApp = Callable[
     ],
     Awaitable[None],
 ]
+#: A request's body in parts; none of them is changed before the app has read it.
+Body = Sequence[bytes | bytearray]
 #: The host that requests within the process carry; it never resolves.
 PRIVATE_HOST = "engine.internal"
 _CONNECT_TIMEOUT_S = 10.0
@@ -39,7 +41,7 @@ class Transport(Protocol):
     #: Whether a large body must be replaced by the `use_api` mark.
     limits_body: bool
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
         """Make a call."""
         ...
 
@@ -53,10 +55,10 @@ class AsgiTransport:
         self._app = app
         self._path = path
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
         return await self.request("POST", query, headers, body)
 
-    async def request(self, method: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
+    async def request(self, method: str, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -69,7 +71,7 @@ class AsgiTransport:
             "query_string": urlencode(query).encode(),
             "headers": [
                 (b"host", PRIVATE_HOST.encode()),
-                (b"content-length", str(len(body)).encode()),
+                (b"content-length", str(sum(map(len, body))).encode()),
                 *((name.encode(), value.encode()) for name, value in headers.items()),
             ],
             "client": ("127.0.0.1", 0),
@@ -87,17 +89,19 @@ class AsgiTransport:
 class _Exchange:
     """One request and its answer, seen from the server's side of ASGI."""
 
-    def __init__(self, body: bytes) -> None:
-        self._body: bytes | None = body
+    def __init__(self, body: Body) -> None:
+        self._body = list(reversed(body))
+        self._is_read = False
         self._status = 0
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
 
     async def receive(self) -> MutableMapping[str, Any]:
-        if self._body is None:
+        if self._is_read:
             return {"type": "http.disconnect"}
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
+        part = self._body.pop() if self._body else b""
+        self._is_read = not self._body
+        return {"type": "http.request", "body": part, "more_body": not self._is_read}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -125,12 +129,12 @@ class HttpTransport:
         self._signing_key = signing_key
         self._now_s = now_s
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
-        sent = dict(headers)
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
+        sent, content = dict(headers), b"".join(body)
         if self._signing_key:
-            sent["x-inngest-signature"] = sign(body, self._signing_key, self._now_s())
+            sent["x-inngest-signature"] = sign(content, self._signing_key, self._now_s())
         try:
-            response = await self._client.post(self._url, params=dict(query), headers=sent, content=body)
+            response = await self._client.post(self._url, params=dict(query), headers=sent, content=content)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TransportFailed(f"Unable to reach {self._url}: {type(error).__name__} {error}".strip()) from error
         return Answer(response.status_code, response.headers, response.content)

@@ -67,8 +67,9 @@ Outcome = Operations | Returned | Failure
 
 def request(
     function: Function, run: Run, job: Job, memos: Memos, request_id: str, limited: bool
-) -> tuple[dict[str, str], bytes]:
-    """The headers and the body of a call; `limited`: the way to the app does not bear large bodies."""
+) -> tuple[dict[str, str], list[bytes | bytearray]]:
+    """The headers and the body of a call, in parts, so that long memos are not copied; `limited`: the way to the app
+    does not bear large bodies."""
     event = run.event.raw
     events = b",".join([item.raw for item in run.batch]) if run.batch else event
     use_api = limited and memos.size + len(event) + len(events) > USE_API_BYTES
@@ -99,13 +100,13 @@ def request(
         }
     )
     flag = b"true" if use_api else b"false"
-    parts = [
+    parts: list[bytes | bytearray] = [
         b'{"ctx":', ctx[:-1].encode(), b',"stack":{"current":%d,"stack":[' % len(memos), memos.stack,
         b']}},"defers":{},"event":', event,
         *((b',"events":null,"steps":{}',) if use_api else (b',"events":[', events, b'],"steps":{', memos.steps, b"}")),
         b',"use_api":%b,"version":%d}' % (flag, run.req_version),
     ]  # fmt: skip
-    return headers, b"".join(parts)
+    return headers, parts
 
 
 def read_answer(answer: Answer) -> Outcome:

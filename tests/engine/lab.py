@@ -48,7 +48,11 @@ class Recorder:
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        message = await receive()
+        body, message = b"", {"more_body": True}
+        while message.get("more_body"):
+            message = await receive()
+            body += message["body"]
+        message = {"type": "http.request", "body": body, "more_body": False}
         call = Call(
             dict(parse_qsl(scope["query_string"].decode())),
             {name.decode(): value.decode() for name, value in scope["headers"]},
