@@ -146,7 +146,8 @@ async def test_on_loopback_too_a_form_needs_its_token_and_its_origin(house: Hous
     async with browser(house, desk) as http:
         token = form_token((await http.get("/functions")).text)
         path = "/functions/f/pause"
-        for form, origin in (({"a": "b"}, HERE), ({"form_token": token}, "http://evil.example"), ({"form_token": "x"}, HERE)):
+        wrong = ({"a": "b"}, HERE), ({"form_token": token}, "http://evil.example"), ({"form_token": "x"}, HERE)
+        for form, origin in wrong:
             assert (await http.post(path, data=form, headers={"origin": origin})).status_code == 403
         other_port = {"origin": "http://127.0.0.1:9999"}
         assert (await http.post(path, data={"form_token": token}, headers=other_port)).status_code == 403
