@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app.errors import BadInput
+from app.files import write_atomic
 from tools.background_records import (
     FOLDER,
     Background,
@@ -80,6 +81,9 @@ def _new_output(workspace: Path, known: Sequence[Background]) -> tuple[str, int]
     place = folder(workspace)
     with explained(FOLDER, place):
         place.mkdir(parents=True, exist_ok=True)
+        if not (place.parent / ".gitignore").exists():
+            # Searches of the workspace would find every command and its output besides the files that are meant.
+            write_atomic(place.parent / ".gitignore", f"/{place.name}/\n")
         while True:
             number += 1
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC

@@ -20,6 +20,8 @@ from tools.background import end_background, start
 from tools.background_records import Background, is_running, records
 from tools.background_tools import background_tools
 from tools.identity import identity_of
+from tools.scan import ripgrep
+from tools.search import grep_tool
 from tools.shell import bash_tool, child_environment
 
 Call = Callable[..., Coroutine[Any, Any, ToolResult]]
@@ -254,6 +256,15 @@ async def test_a_folder_that_leads_out_is_not_used(workspace: Path, call: Call, 
     result = await call(bash, command="true", background=True)
     assert not result.ok and "leads outside the workspace" in result.text
     assert await end_background(workspace) == []
+
+
+@pytest.mark.parametrize("rg", [ripgrep({}), None], ids=["ripgrep", "stand-in"])
+async def test_searches_leave_the_output_out_unless_it_is_asked_for(
+    workspace: Path, call: Call, bash: Tool, rg: Path | None
+) -> None:
+    await call(bash, command="echo needle", background=True)
+    assert "No line" in (await call(grep_tool(rg), pattern="needle")).text
+    assert "b1.log" in (await call(grep_tool(rg), pattern="needle", path=".moab/background", glob="*.log")).text
 
 
 async def test_no_descriptor_is_left_open(workspace: Path) -> None:
