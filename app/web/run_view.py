@@ -9,9 +9,17 @@ from app.web.timeline import notes_id, timeline
 
 
 async def run_view(harness: Harness, desk: Desk, run_id: str) -> dict[str, Any]:
-    """run, items, failures, notes and app, as the templates want them. Raises NotFound."""
+    """run, items, failures, notes, recorded_by (the run that the notes are of) and app, as the templates want them. Raises NotFound."""
     trace = await desk.run(run_id)
     run, steps = trace["run"], trace["steps"]
-    notes = await harness.db.read(turn_notes, notes_id(steps, run_id))
+    recorded_by = notes_id(steps, run_id)
+    notes = await harness.db.read(turn_notes, recorded_by)
     items = timeline(run, steps, notes, harness.clock.now())
-    return {"run": run, "items": items, "failures": trace["failures"], "notes": notes, "app": APP_ID}
+    return {
+        "run": run,
+        "items": items,
+        "failures": trace["failures"],
+        "notes": notes,
+        "recorded_by": recorded_by,
+        "app": APP_ID,
+    }
