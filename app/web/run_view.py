@@ -9,7 +9,10 @@ from app.web.timeline import notes_id, timeline
 
 
 async def run_view(harness: Harness, desk: Desk, run_id: str) -> dict[str, Any]:
-    """run, items, failures, notes, recorded_by (the run that the notes are of) and app, as the templates want them. Raises NotFound."""
+    """What the templates want: run, items, failures, notes, app, and `recorded_by`, the run that the notes are of.
+
+    Raises NotFound.
+    """
     trace = await desk.run(run_id)
     run, steps = trace["run"], trace["steps"]
     recorded_by = notes_id(steps, run_id)
