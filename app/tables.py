@@ -101,7 +101,9 @@ turns = Table(
     Column("started_at", Moment, nullable=False),
     Column("ended_at", Moment),
     Column("settled_at", Moment),
+    Column("event_id", Text),
     Index("turns_session", "session_id", "started_at"),
+    Index("turns_message", "message_key"),
 )
 
 calls = Table(
@@ -232,5 +234,6 @@ backups = Table(
     Column("path", Text, nullable=False),
     Column("kept", Text),
     Column("created_at", Moment, nullable=False),
+    Column("digest", Text),
     UniqueConstraint("run_id", "path", name="backups_path"),
 )
