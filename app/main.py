@@ -44,6 +44,7 @@ from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
 from app.web.feed import wait_for_answer
 from functions import all_functions
+from tools.background import end_background
 from tools.toolbox import make_toolbox
 from webhooks.http import http_router
 from webhooks.telegram import telegram_router
@@ -137,6 +138,7 @@ async def _build(
     await migrate(database)
     workspace = Workspace(settings.workspace)
     await asyncio.to_thread(workspace.seed)
+    stack.push_async_callback(end_background, workspace.root)
     channels = _channels(settings)
     for channel in channels.values():
         stack.push_async_callback(channel.close)
@@ -154,7 +156,7 @@ async def _build(
             local_name=LOCAL_MODEL,
             local=local,
         ),
-        toolbox=make_toolbox(environment=child_environment()),
+        toolbox=make_toolbox(environment=child_environment(), secrets=settings.secrets()),
         workspace=workspace,
         daily_log=DailyLog(workspace.logs, ZoneInfo(settings.timezone), clock),
         boot_id=f"{home_id}:{new_id(clock)}",
@@ -194,7 +196,7 @@ def _channels(settings: Settings) -> dict[str, Channel]:
         from app.channels.telegram import TelegramChannel
 
         token = settings.telegram_bot_token.get_secret_value()
-        channels.append(TelegramChannel(token, settings.telegram_api_base_url))
+        channels.append(TelegramChannel(token, settings.telegram_api_base_url, workspace=settings.workspace))
     return {channel.name: channel for channel in channels}
 
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.agent.announce import announce
 from app.agent.artifact import keep_within, limit_bytes
 from app.agent.attend import attend
 from app.agent.flow import Call, Flow, Observation
+from app.agent.handover import hand_over
 from app.agent.harness import Harness
 from app.agent.think import toolbox_of
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult
@@ -19,6 +21,7 @@ from app.events import SubagentSpawn
 from app.failpoints import reach
 from app.sessions import calls, session
 from app.sessions.calls import CallRecord, CallState
+from app.sessions.search import PastConversations
 from app.sessions.session import Claim
 
 log = logging.getLogger("moab.agent")
@@ -46,7 +49,7 @@ async def act(harness: Harness, flow: Flow, call: Mapping[str, Any]) -> dict[str
     reach("tool.started")
     result = await attend(harness, flow, _run(harness, flow, begun), begun.record.id)
     reach("tool.done")
-    await _finish(harness, begun, result or ToolResult(STOPPED_BY_USER, ok=False))
+    await _finish(harness, flow, begun, result or ToolResult(STOPPED_BY_USER, ok=False))
     harness.notifier.publish(flow.session_key)
     reach("tool.recorded")
     return Observation(kind="done", ok=result is not None and result.ok).wire()
@@ -136,6 +139,8 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         clock=harness.clock,
         notes=harness.daily_log,
         allow_private_hosts=harness.settings.web_fetch_allow_private,
+        channel=flow.channel,
+        history=PastConversations(harness.db, flow.session_key),
     )
     try:
         async with asyncio.timeout(tool.timeout_s):
@@ -150,11 +155,17 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
     return result if isinstance(result, ToolResult) else ToolResult(str(result))
 
 
-async def _finish(harness: Harness, begun: Begun, result: ToolResult) -> None:
+async def _finish(harness: Harness, flow: Flow, begun: Begun, result: ToolResult) -> None:
     text, artifact = await keep_within(harness.workspace, begun.record, result.text, begun.limit)
-    await harness.db.write(
-        calls.finish, begun.record.id, ok=result.ok, result=text, now=harness.clock.now(), artifact=artifact
-    )
+
+    def record(tx: Tx) -> list[dict[str, Any]]:
+        now = harness.clock.now()
+        calls.finish(tx, begun.record.id, ok=result.ok, result=text, now=now, artifact=artifact)
+        return hand_over(tx, harness, flow, begun.record, result.files) if result.ok and result.files else []
+
+    events = await harness.db.write(record)
+    if events:
+        await announce(harness, events)
 
 
 async def observe(harness: Harness, flow: Flow, call: Mapping[str, Any], outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Flow(Frozen):
     run_id: str
     session_key: str
     session_id: str = ""
+    channel: str = ""
     stop: Stop | None = None
     model: str = ""
     fallback: str = ""

@@ -25,6 +25,7 @@ async def receive(
         run_id=run_id,
         session_key=event.session_key,
         session_id=session_id,
+        channel=event.channel,
         stop=stop,
         model=settings.model,
         fallback=settings.fallback_agent_model,
