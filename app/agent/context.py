@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from app.agent.coverage import newest_user, visible
 from app.agent.pruning import Message, prune, shrink
+from app.agent.summary import OPENING
 from app.events import safe_text, wire_safe
 from app.sessions.calls import CallRecord, CallState
 from app.sessions.transcript import Entry
@@ -21,42 +23,63 @@ LAST_WARNING_LEFT = 2
 
 
 def build_context(
-    transcript: Sequence[Entry], system: str, *, shrink_level: int = 0, notes: Sequence[str] = ()
+    transcript: Sequence[Entry], system: str, *, shrink_level: int = 0, notes: Sequence[str] = (), model: str = ""
 ) -> list[Message]:
     """OpenAI-format messages: system prompt, then the transcript cleaned, pruned and shrunk, then notes for this call.
 
-    Each assistant message keeps all its results directly behind it, ids are ours and unique, neighbours of the same
-    role are merged where formats demand it. Does no I/O and never changes the transcript.
+    Summaries stand first, in the place of what they cover. Each assistant message keeps all its results directly
+    behind it, ids are ours and unique, neighbours of the same role are merged where formats demand it. Thinking goes
+    back to the `model` that thought it, and only within the turn it belongs to. Does no I/O and never changes the
+    transcript.
     """
-    messages = shrink(prune(_messages(transcript)), shrink_level)
+    summary, entries = visible(transcript)
+    opening = f"{OPENING}\n{safe_text(summary)}" if summary else ""
+    messages = shrink(prune(_messages(entries, opening, model)), shrink_level)
+    if opening and not (messages and str(messages[0]["content"]).startswith(opening)):
+        _put_first(messages, opening)  # shrinking drops what is old, and the summary is what must stay of it
     for note in notes:
         _append_user(messages, f"[System note: {note}]")
     return [{"role": "system", "content": safe_text(system)}, *messages]
 
 
-def _messages(transcript: Sequence[Entry]) -> list[Message]:
-    messages: list[Message] = []
+def _messages(transcript: Sequence[Entry], opening: str = "", model: str = "") -> list[Message]:
+    messages: list[Message] = [{"role": "user", "content": opening}] if opening else []
+    live = {entry.id for entry in transcript[newest_user(transcript) :]} if model else set[int]()
     speaking = (entry for entry in transcript if entry.role == "user" or entry.calls or _words(entry))
     for by_user, entries in groupby(speaking, lambda entry: entry.role == "user"):
         if by_user:
-            messages.append({"role": "user", "content": "\n\n".join(map(user_text, entries))})
+            _append_user(messages, "\n\n".join(map(user_text, entries)))
         elif messages:  # formats demand that a user speaks first
-            messages.extend(_assistant(entries))
+            messages.extend(_assistant(entries, live, model))
     return messages
 
 
-def _assistant(entries: Iterable[Entry]) -> Iterator[Message]:
+def _put_first(messages: list[Message], opening: str) -> None:
+    if messages and messages[0]["role"] == "user":
+        messages[0] = messages[0] | {"content": f"{opening}\n\n{messages[0]['content']}"}
+    else:
+        messages.insert(0, {"role": "user", "content": opening})
+
+
+def _assistant(entries: Iterable[Entry], live: Container[int], model: str) -> Iterator[Message]:
     words: list[str] = []
     for entry in entries:
         if text := _words(entry):
             words.append(text)
         if entry.calls:
             content = "\n\n".join(words) or None
-            yield {"role": "assistant", "content": content, "tool_calls": [_call(c) for c in entry.calls]}
+            message = {"role": "assistant", "content": content, "tool_calls": [_call(c) for c in entry.calls]}
+            yield message | _thinking(entry, model) if entry.id in live else message
             yield from map(_result, entry.calls)
             words = []
     if words:
         yield {"role": "assistant", "content": "\n\n".join(words)}
+
+
+def _thinking(entry: Entry, model: str) -> Message:
+    """What the model thought before these calls, in the form its provider gave it; other models refuse it."""
+    thinking = entry.data.get("thinking")
+    return dict(thinking) if entry.data.get("model") == model and isinstance(thinking, dict) else {}
 
 
 def _words(entry: Entry) -> str:

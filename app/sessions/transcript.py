@@ -16,6 +16,9 @@ from app.tables import calls, messages
 WINDOW = 2_000
 """How many of a session's newest messages are read for one thought."""
 
+SUMMARY = "summary"
+"""The role of a message that stands for earlier ones: its data names the first and the last it `covers`."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -154,6 +157,26 @@ def record_assistant(
     return message_id
 
 
+def record_summary(
+    tx: Tx, session_id: str, *, run_id: str, step_key: str, parent: int, text: str, data: dict[str, Any], now: datetime
+) -> int:
+    """Add a summary at the head of the transcript; nothing that it covers is changed. The new message's id."""
+    row = {
+        "session_id": session_id,
+        "role": SUMMARY,
+        "parent_id": parent,
+        "attached": True,
+        "text": wire_safe(text),
+        "data": wire_safe(data),
+        "run_id": run_id,
+        "step_key": step_key,
+        "created_at": now,
+    }
+    message_id: int = tx.execute(insert(messages).values(row).returning(messages.c.id)).scalar_one()
+    deposit.move_head(tx, session_id, message_id)
+    return message_id
+
+
 def text_of(tx: Tx, message_id: int) -> str:
     return tx.scalar(select(messages.c.text).where(messages.c.id == message_id)) or ""
 
@@ -175,7 +198,7 @@ def recent(tx: Tx, session_id: str, limit: int) -> list[tuple[str, str, datetime
     """The newest (role, text, time) of a session, oldest first, without empty texts; for showing to people."""
     query = (
         select(messages.c.role, messages.c.text, messages.c.created_at)
-        .where(messages.c.session_id == session_id, messages.c.text != "")
+        .where(messages.c.session_id == session_id, messages.c.text != "", messages.c.role != SUMMARY)
         .order_by(messages.c.id.desc())
         .limit(limit)
     )
