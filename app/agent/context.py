@@ -8,6 +8,7 @@ from typing import Any
 
 from app.agent.coverage import newest_user, visible
 from app.agent.pruning import Message, prune, shrink
+from app.agent.provider import with_thinking
 from app.agent.summary import OPENING
 from app.events import safe_text, wire_safe
 from app.sessions.calls import CallRecord, CallState
@@ -69,7 +70,7 @@ def _assistant(entries: Iterable[Entry], live: Container[int], model: str) -> It
         if entry.calls:
             content = "\n\n".join(words) or None
             message = {"role": "assistant", "content": content, "tool_calls": [_call(c) for c in entry.calls]}
-            yield message | _thinking(entry, model) if entry.id in live else message
+            yield with_thinking(message, _thinking(entry, model)) if entry.id in live else message
             yield from map(_result, entry.calls)
             words = []
     if words:

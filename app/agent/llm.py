@@ -2,11 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import ModuleType
 from typing import Any, Protocol
+
+from app.agent.provider import marked, may_think, takes_marks, thinking_of
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -42,22 +44,55 @@ class ToolWish:
 
 @dataclass(frozen=True)
 class Completion:
-    """What the model answered. Tokens as the provider counted them, 0 where it does not say."""
+    """What the model answered. Tokens as the provider counted them, 0 where it does not say.
+
+    `thinking` is what a reasoning model wants back with its calls, in its provider's form (see `provider`).
+    """
 
     text: str
     wishes: tuple[ToolWish, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    thinking: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a model is asked. `think` is how hard (low, medium, high; "" as the model does by itself), `stable` how many
+    of the messages the next call will begin with too. `on_text` makes the answer stream: it is called with all the
+    text so far, again and again; it must not block or raise.
+    """
+
+    think: str = ""
+    stable: int = 0
+    on_text: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a model: tokens it takes (0: unknown) and gives, and dollars a token where a price is known."""
+
+    window: int = 0
+    max_output: int = 0
+    input_usd: float | None = None
+    output_usd: float | None = None
+
+
+PLAIN = Asking()
 
 
 class LLM(Protocol):
     """Any model. Called from inside steps; never retries; failures are values."""
 
     async def complete(
-        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]] = ()
+        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]] = (), asking: Asking = PLAIN
     ) -> Completion | ModelFailure:
         """Ask `model` (a litellm name) with OpenAI-format messages and tool descriptions."""
+        ...
+
+    async def facts(self, model: str) -> Facts:
+        """What is known of `model` without asking anybody."""
         ...
 
     async def warm(self) -> None:
@@ -75,6 +110,8 @@ class Endpoint(Protocol):
 
 LOCAL_LIMITS = {"max_tokens": 400, "temperature": 0}
 """A tiny model wanders off when it may."""
+
+LOCAL_FACTS = Facts(window=8_192, max_output=400, input_usd=0.0, output_usd=0.0)
 
 
 class LiteLLM:
@@ -103,11 +140,27 @@ class LiteLLM:
         await self._load()
 
     async def complete(
-        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]] = ()
+        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]] = (), asking: Asking = PLAIN
     ) -> Completion | ModelFailure:
         litellm = await self._load()
+        request = self._request(model, messages, tools, asking)
+        try:
+            if self._local is not None and model == self._local_name:
+                request |= {"api_base": await self._local.start(), "api_key": "none"} | LOCAL_LIMITS
+                model, asking = "openai/local", PLAIN
+            if asking.on_text is not None:
+                answer = await _streamed(litellm, model, request, asking.on_text)
+            else:
+                answer = await litellm.acompletion(model=model, **request)
+        except Exception as error:  # litellm raises its own tree and what its many parts let through
+            return classify(litellm, error)
+        return _completion(litellm, model, answer)
+
+    def _request(
+        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]], asking: Asking
+    ) -> dict[str, Any]:
         request: dict[str, Any] = {
-            "messages": list(messages),
+            "messages": marked(messages, asking.stable) if takes_marks(model) else list(messages),
             "num_retries": 0,
             "max_retries": 0,
             "timeout": self._timeout_s,
@@ -115,16 +168,24 @@ class LiteLLM:
         }
         if tools:
             request["tools"] = list(tools)
+        if asking.think and may_think(model, messages):
+            request["reasoning_effort"] = asking.think
         if self._api_base and model.partition("/")[0] == self._api_base_for:
             request["api_base"] = self._api_base
-        try:
-            if self._local is not None and model == self._local_name:
-                request |= {"api_base": await self._local.start(), "api_key": "none"} | LOCAL_LIMITS
-                model = "openai/local"
-            answer = await litellm.acompletion(model=model, **request)
-        except Exception as error:  # litellm raises its own tree and what its many parts let through
-            return classify(litellm, error)
-        return _completion(litellm, answer)
+        return request
+
+    async def facts(self, model: str) -> Facts:
+        if model == self._local_name:
+            return LOCAL_FACTS
+        litellm = await self._load()
+        table = litellm.model_cost
+        known = table.get(model) or table.get(model.partition("/")[2]) or {}
+        return Facts(
+            window=_count(known.get("max_input_tokens") or known.get("max_tokens")),
+            max_output=_count(known.get("max_output_tokens")),
+            input_usd=known.get("input_cost_per_token"),
+            output_usd=known.get("output_cost_per_token"),
+        )
 
     async def _load(self) -> ModuleType:
         async with self._importing:
@@ -141,7 +202,25 @@ def _import_litellm() -> ModuleType:
     return litellm
 
 
-def _completion(litellm: ModuleType, answer: Any) -> Completion:
+def _count(value: Any) -> int:
+    """A number of tokens; the table has texts in some places."""
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
+async def _streamed(litellm: ModuleType, model: str, request: dict[str, Any], on_text: Callable[[str], None]) -> Any:
+    """The whole answer, put together from its pieces; `on_text` hears of the text as it grows."""
+    stream = await litellm.acompletion(model=model, stream=True, stream_options={"include_usage": True}, **request)
+    pieces, text = [], ""
+    async for piece in stream:
+        pieces.append(piece)
+        more = piece.choices[0].delta.content if piece.choices else None
+        if more:
+            text += more
+            on_text(text)
+    return litellm.stream_chunk_builder(pieces, messages=request["messages"])
+
+
+def _completion(litellm: ModuleType, model: str, answer: Any) -> Completion:
     choice = answer.choices[0].message if answer.choices else None
     wishes = tuple(
         ToolWish(id=call.id or f"call_{i}", name=call.function.name or "", arguments=call.function.arguments or "")
@@ -153,12 +232,18 @@ def _completion(litellm: ModuleType, answer: Any) -> Completion:
         wishes=wishes,
         input_tokens=getattr(tokens, "prompt_tokens", 0) or 0,
         output_tokens=getattr(tokens, "completion_tokens", 0) or 0,
-        cost_usd=_cost(answer),
+        cost_usd=_cost(litellm, model, answer),
+        thinking=thinking_of(choice) if wishes else None,
     )
 
 
-def _cost(answer: Any) -> float | None:
-    cost = getattr(answer, "_hidden_params", {}).get("response_cost")
+def _cost(litellm: ModuleType, model: str, answer: Any) -> float | None:
+    cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
+    if cost is None:
+        try:
+            cost = litellm.completion_cost(completion_response=answer, model=model)
+        except Exception:  # a model without a price is told in many ways
+            return None
     return float(cost) if isinstance(cost, int | float) else None
 
 

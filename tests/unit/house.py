@@ -20,7 +20,7 @@ from app.agent import accept, act, finish, think
 from app.agent import receive as receive_module
 from app.agent.flow import Ending, Flow
 from app.agent.harness import Harness
-from app.agent.llm import Completion, ModelFailure, ToolWish
+from app.agent.llm import PLAIN, Asking, Completion, Facts, ModelFailure, ToolWish
 from app.agent.loop import run_turn
 from app.agent.receive import receive
 from app.agent.tool import Effect, Tool, Toolbox, ToolContext, ToolResult, tool
@@ -80,11 +80,21 @@ class ScriptedModel:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.requests: list[tuple[str, list[dict[str, Any]], list[Mapping[str, Any]]]] = []
+        self.askings: list[Asking] = []
+        self.known = Facts()
+
+    async def facts(self, model: str) -> Facts:
+        return self.known
 
     async def complete(
-        self, model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        model: str,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        asking: Asking = PLAIN,
     ) -> Completion | ModelFailure:
         self.requests.append((model, [dict(m) for m in messages], list(tools)))
+        self.askings.append(asking)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if callable(answer):
             answer = await answer()

@@ -47,6 +47,7 @@ ONLY = {
     "agent.loop": {"agent.flow", "agent.recovery", "agent.repetition"},
     "agent.context": {
         "agent.coverage",
+        "agent.provider",
         "agent.pruning",
         "agent.summary",
         "events",
@@ -57,7 +58,8 @@ ONLY = {
     "agent.summary": {"agent.coverage", "events", "sessions.transcript"},
     "agent.pruning": set[str](),
     "agent.recovery": {"agent.llm"},
-    "agent.llm": set[str](),
+    "agent.llm": {"agent.provider"},
+    "agent.provider": set[str](),
 }
 """Rooms and modules that may know nothing but this of ours (and of their own room, if they are rooms)."""
 
