@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.config import Settings
+from app.main import _listen
 from app.web import live
 from tests.browser.served import Served, serving
 
@@ -110,3 +113,9 @@ async def test_the_other_routes_are_where_they_were(home: Path) -> None:
         assert (await served.http.put("/fn/register", json={})).status_code >= 400
         assert (await served.http.get("/api/runs")).status_code == 200
         assert (await served.http.get("/nothing")).status_code == 404
+
+
+def test_answers_do_not_wait_for_more_to_send(home: Path) -> None:
+    """asyncio sets TCP_NODELAY only on sockets that say that they are TCP."""
+    with _listen(Settings(_env_file=None, moab_home=home), 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
