@@ -1,6 +1,7 @@
 """The act step: run one tool call once, and record what came of it as a fact on the call's row."""
 
 import asyncio
+import functools
 import json
 import logging
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from app.agent.harness import Harness
 from app.agent.think import toolbox_of
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult
 from app.db import Tx
+from app.agent.undo import keeping_copies
 from app.errors import BadInput, MoabError
 from app.events import SubagentSpawn
 from app.failpoints import reach
@@ -144,7 +146,8 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
     )
     try:
         async with asyncio.timeout(tool.timeout_s):
-            result = await tool.run(context, **begun.arguments)
+            run = functools.partial(tool.run, context, **begun.arguments)
+            result = await keeping_copies(harness, flow, tool.name, begun.arguments, run)
     except TimeoutError:
         return ToolResult(f"{tool.name} did not end within {tool.timeout_s:.0f} seconds and was given up.", ok=False)
     except MoabError as error:

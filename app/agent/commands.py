@@ -1,19 +1,50 @@
-"""Commands of people (/stop, /new, /status, /help): carried out once each, also while a turn runs."""
+"""Commands of people (/stop, /new, /status and others): carried out once each, also while a turn runs."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from typing import Any
 
+from sqlalchemy import select, update
+
+from app.agent import status
 from app.agent.announce import announce, reply_event
 from app.agent.harness import Harness
+from app.agent.undo import undo_files
 from app.channels import outbox
 from app.db import Tx
 from app.events import CommandReceived, TaskCancelled, TurnStopped
 from app.ids import new_id
-from app.sessions import calls, session, turns
+from app.sessions import calls, search, session, transcript, turns, undo
+from app.sessions.calls import CallState
+from app.tables import sessions
 
-HELP = "/stop ends what I am doing. /new starts a fresh conversation. /status shows where things stand. /help is this."
+HELP = """\
+/stop ends what I am doing
+/new starts a fresh conversation; the old one is kept
+/sessions lists the conversations
+/status shows where things stand
+/model [name or default] shows or changes the model of this conversation
+/think [off, low, medium or high] shows or changes how much the model thinks
+/undo takes back the last exchange
+/undo files puts back the files that the last turn wrote
+/search words looks for what was said
+/help is this"""
 STOPPED_TASK = "Stopped by the user before the task came to an end."
+THINK = ("off", "low", "medium", "high")
+MAX_MODEL_CHARS = 200
+FOUND = 8
+QUOTE_CHARS = 80
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command as it is carried out: for which session, with which words behind it."""
+
+    session_id: str
+    session_key: str
+    args: str
 
 
 @dataclass(frozen=True)
@@ -25,46 +56,129 @@ class Done:
     tasks: tuple[str, ...] = ()
 
 
-Command = Callable[[Tx, Harness, str], Done]
+Command = Callable[[Tx, Harness, Asked], Done]
 
 
-def _stop(tx: Tx, harness: Harness, session_id: str) -> Done:
+def _stop(tx: Tx, harness: Harness, asked: Asked) -> Done:
     now = harness.clock.now()
-    stopped = session.stop(tx, session_id, now)
-    children = calls.running_children(tx, session_id)
+    stopped = session.stop(tx, asked.session_id, now)
+    summary = _what_was_done(tx, stopped)
+    children = calls.running_children(tx, asked.session_id)
     for child in children:
         calls.finish(tx, child.id, ok=False, result=STOPPED_TASK, now=now)
         if sub_session := session.find(tx, child.child_key or ""):
             session.stop(tx, sub_session, now)
-    text = "Stopped." if stopped or children else "Nothing was running."
+    text = f"Stopped.{summary}" if stopped or children else "Nothing was running."
     return Done(text, stopped, tuple(child.child_key or "" for child in children))
 
 
-def _new(tx: Tx, harness: Harness, session_id: str) -> Done:
-    done = _stop(tx, harness, session_id)
-    session.close(tx, session_id, harness.clock.now())
-    return replace(done, text="A fresh conversation. The old one is kept.")
+def _what_was_done(tx: Tx, run_id: str | None) -> str:
+    """The calls of a stopped turn in one or two sentences."""
+    of_run = calls.of_run(tx, run_id) if run_id else []
+    done = Counter(name for name, state in of_run if state == CallState.FINISHED)
+    cut = [name for name, state in of_run if state in (CallState.STARTED, CallState.INTERRUPTED)]
+    names = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in done.items())
+    return (f" Done before that: {names}." if names else "") + (f" Cut off: {', '.join(cut)}." if cut else "")
 
 
-def _status(tx: Tx, harness: Harness, session_id: str) -> Done:
-    turn = turns.newest(tx, session_id)
-    count = session.count_messages(tx, session_id)
-    doing = "idle"
-    if turn is not None and turn.state == "live":
-        doing = f"{turn.activity}{f' ({turn.tool})' if turn.tool else ''}, step {turn.iteration + 1}"
-    return Done(f"Model: {harness.settings.model}. Messages in this conversation: {count}. Now: {doing}.")
+def _new(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    done = _stop(tx, harness, asked)
+    session.close(tx, asked.session_id, harness.clock.now())
+    return replace(done, text="A fresh conversation. The old one is kept (/sessions).")
 
 
-def _help(_tx: Tx, _harness: Harness, _session_id: str) -> Done:
+def _sessions(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    return Done(status.past_sessions(tx, harness, asked.session_key))
+
+
+def _status(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    return Done(status.status(tx, harness, asked.session_id, asked.session_key))
+
+
+def _model(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    name = asked.args
+    if not name:
+        own = tx.scalar(select(sessions.c.model).where(sessions.c.id == asked.session_id))
+        return Done(f"Model: {own or f'{harness.settings.model} (the default)'}.")
+    if len(name) > MAX_MODEL_CHARS or len(name.split()) > 1:
+        return Done("A model is one name, such as openai/gpt-5.4, or default.")
+    chosen = None if name.lower() == "default" else name
+    tx.execute(update(sessions).where(sessions.c.id == asked.session_id).values(model=chosen))
+    return Done(f"Model: {chosen or harness.settings.model}, {_from_when(tx, asked)}.")
+
+
+def _think(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    level = asked.args.lower()
+    if not level:
+        own = tx.scalar(select(sessions.c.think).where(sessions.c.id == asked.session_id))
+        return Done(f"Thinking: {own or 'as the model does by itself'}. Accepted: {', '.join(THINK)}, default.")
+    if level not in (*THINK, "default"):
+        return Done(f"There is no level {level[:20]!r}. Accepted: {', '.join(THINK)}, default.")
+    chosen = None if level == "default" else level
+    tx.execute(update(sessions).where(sessions.c.id == asked.session_id).values(think=chosen))
+    return Done(f"Thinking: {chosen or 'as the model does by itself'}, {_from_when(tx, asked)}.")
+
+
+def _from_when(tx: Tx, asked: Asked) -> str:
+    turn = turns.newest(tx, asked.session_id)
+    return "from the next turn on" if turn is not None and turn.state == "live" else "from now on"
+
+
+def _undo(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    """A turn that runs is stopped first: then it is the last exchange. Files have their own way, before this."""
+    if asked.args:
+        return Done("There are /undo (takes back the last exchange) and /undo files (puts back what was written).")
+    waiting = transcript.last_waiting(tx, asked.session_id)
+    done = _stop(tx, harness, asked)
+    taken = waiting if waiting is not None else undo.take_back(tx, asked.session_id)
+    if taken is None:
+        return replace(done, text="There is nothing to take back.")
+    flat = " ".join(taken.split())
+    quote = flat[:QUOTE_CHARS] + ("…" if len(flat) > QUOTE_CHARS else "")
+    wrote = undo.copies(tx, undo.last_runs(tx, asked.session_id))
+    files = " /undo files puts back the files it wrote." if wrote else ""
+    return replace(done, text=f'Taken back: "{quote}" and what followed.{files}')
+
+
+def _search(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    if not asked.args:
+        return Done("Say what to look for: /search words")
+    found = search.search(tx, asked.session_key, asked.args, FOUND)
+    if not found:
+        return Done("Nothing was said with these words.")
+    zone = harness.daily_log.zone
+    lines = [
+        f"- {one.at.replace(tzinfo=one.at.tzinfo or UTC).astimezone(zone):%Y-%m-%d %H:%M}, "
+        f"{'I' if one.role == 'assistant' else 'you'}: {one.snippet}"
+        for one in found
+    ]
+    return Done("\n".join(lines))
+
+
+def _help(_tx: Tx, _harness: Harness, _asked: Asked) -> Done:
     return Done(HELP)
 
 
-COMMANDS: dict[str, Command] = {"stop": _stop, "new": _new, "status": _status, "help": _help, "start": _help}
+COMMANDS: dict[str, Command] = {
+    "stop": _stop,
+    "new": _new,
+    "sessions": _sessions,
+    "status": _status,
+    "model": _model,
+    "think": _think,
+    "undo": _undo,
+    "search": _search,
+    "help": _help,
+    "start": _help,
+}
 
 
 async def run_command(harness: Harness, event: CommandReceived, command_key: str) -> dict[str, Any]:
     """Carry out a command once per `command_key`; its answer becomes a delivery row. Answers with JSON."""
-    done = await harness.db.write(_carry_out, harness, event, command_key)
+    on_files = event.command == "undo" and event.args.strip().lower() == "files"
+    done_before = await harness.db.read(outbox.exists, f"{command_key}/command")
+    said = await undo_files(harness, event.session_key) if on_files and not done_before else None
+    done = await harness.db.write(_carry_out, harness, event, command_key, said)
     events: list[dict[str, Any]] = []
     if done.stopped is not None:
         ended = TurnStopped(session_key=event.session_key, turn_id=done.stopped)
@@ -78,14 +192,15 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     return {"command": event.command}
 
 
-def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: str) -> Done:
-    """What was done; nothing if it was done before."""
+def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: str, said: str | None) -> Done:
+    """What was done; nothing if it was done before. `said` is the answer of a command whose work is done already."""
     now = harness.clock.now()
     if outbox.exists(tx, f"{command_key}/command"):
         return Done("")
     session_id = session.open_session(tx, event.session_key, new_id(harness.clock), now)
-    command = COMMANDS.get(event.command)
-    done = command(tx, harness, session_id) if command else Done(f"There is no /{event.command}. {HELP}")
+    command = COMMANDS.get(event.command, _unknown(event.command))
+    asked = Asked(session_id, event.session_key, event.args.strip())
+    done = Done(said) if said is not None else command(tx, harness, asked)
     outbox.put(
         tx,
         f"{command_key}/command",
@@ -99,6 +214,10 @@ def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: st
         now=now,
     )
     return done
+
+
+def _unknown(name: str) -> Command:
+    return lambda _tx, _harness, _asked: Done(f"There is no /{name}.\n{HELP}")
 
 
 def _parts(harness: Harness, channel: str, text: str) -> Sequence[Any]:

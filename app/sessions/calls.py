@@ -82,6 +82,12 @@ def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> Ca
     return None
 
 
+def of_run(tx: Tx, run_id: str) -> list[tuple[str, str]]:
+    """(tool, state) of a turn's calls in order."""
+    query = select(calls.c.name, calls.c.state).where(calls.c.run_id == run_id).order_by(calls.c.id)
+    return [(row.name, row.state) for row in tx.execute(query).all()]
+
+
 def running_children(tx: Tx, session_id: str) -> list[CallRecord]:
     """Calls of this session whose sub-agents still work, whichever turn delegated to them."""
     query = select(*CallRecord.columns()).where(

@@ -194,6 +194,12 @@ def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str, str]]:
     return [(row.step_key, row.name, row.arguments) for row in tx.execute(query).all()]
 
 
+def last_waiting(tx: Tx, session_id: str) -> str | None:
+    """The words of the newest input that no model was shown yet, or None."""
+    waiting = deposit.unattached(tx, session_id)
+    return text_of(tx, waiting[-1]) if waiting else None
+
+
 def recent(tx: Tx, session_id: str, limit: int) -> list[tuple[str, str, datetime]]:
     """The newest (role, text, time) of a session, oldest first, without empty texts; for showing to people."""
     query = (

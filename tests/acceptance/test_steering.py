@@ -79,7 +79,7 @@ def test_stop_while_a_tool_runs(make_service: MakeService) -> None:
     service.start()
     service.settle()
 
-    assert service.stage.replies(chat) == ["Stopped."]
+    assert service.stage.replies(chat) == ["Stopped. Cut off: bash."]
     assert service.workspace("late") == ""
     assert service.rows("SELECT state FROM turns") == [{"state": "stopped"}]
     assert service.rows("SELECT state, result FROM calls") == [{"state": "finished", "result": STOPPED_BY_USER}]

@@ -89,7 +89,7 @@ async def test_a_command_works_while_the_turn_waits(life: Embedded) -> None:
     (turn,) = await life.runs("handle-message")
     assert turn.status == "Running"
     await life.send(command("status"))
-    assert "Now: waiting, step 1." in life.house.channel.sent[0]
+    assert "Now: waiting, step 1, for 0 s." in life.house.channel.sent[0]
     await life.send(command("stop"))
     assert life.house.channel.sent[1] == "Stopped."
     (turn,) = await life.runs("handle-message")
@@ -178,7 +178,8 @@ async def test_stop_ends_a_delegated_task(life: Embedded) -> None:
     await life.send(command("stop"))
     assert [run.status for run in await life.runs("sub-agent")] == ["Cancelled"]
     await life.pass_time(700, 50)
-    assert life.house.channel.sent == ["Stopped."] and len(life.house.model.requests) == 2
+    assert life.house.channel.sent == ["Stopped. Cut off: delegate_task."]
+    assert len(life.house.model.requests) == 2
 
 
 async def test_a_task_in_the_background_is_started_by_its_event(life: Embedded) -> None:
