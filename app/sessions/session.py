@@ -144,9 +144,22 @@ def stop(tx: Tx, session_id: str, now: datetime) -> str | None:
     return live
 
 
+def stop_turn(tx: Tx, run_id: str, now: datetime) -> None:
+    """Stop the session of a live turn; any other run has nothing to stop."""
+    session_id = tx.scalar(select(turns.c.session_id).where(turns.c.run_id == run_id, turns.c.state == "live"))
+    if session_id is not None:
+        stop(tx, session_id, now)
+
+
 def close(tx: Tx, session_id: str, now: datetime) -> None:
     """End a session; the next message of its key opens a fresh one, late results stay here."""
     tx.execute(update(sessions).where(sessions.c.id == session_id).values(closed_at=now))
+
+
+def choices(tx: Tx, session_id: str) -> tuple[str, str]:
+    """The model and the level of thinking that people chose for a session; "" where they did not."""
+    row = tx.execute(select(sessions.c.model, sessions.c.think).where(sessions.c.id == session_id)).first()
+    return (row.model or "", row.think or "") if row is not None else ("", "")
 
 
 def count_messages(tx: Tx, session_id: str) -> int:

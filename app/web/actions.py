@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from app.agent.harness import Harness
 from app.errors import BadInput, ServiceUnavailable
+from app.sessions import session
 from app.web.desk import Desk
 from app.web.pages import Pages
 from app.web.run_view import run_view
@@ -51,7 +52,9 @@ class Actions:
         return RedirectResponse(f"/runs/{await self._desk.replay(run_id, from_step)}", 303)
 
     async def cancel(self, _request: Request, run_id: str) -> Response:
+        """The run, and with it its turn: an operator's cancel is a stop, not a turn that waits to be taken up again."""
         await self._desk.cancel(run_id)
+        await self._harness.db.write(session.stop_turn, run_id, self._harness.clock.now())
         return RedirectResponse(f"/runs/{run_id}", 303)
 
     async def send(self, request: Request) -> Response:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from app.sessions import deposit, session, turns
-from tests.unit.house import RUN, SESSION, House, message, run_id
+from tests.unit.house import RUN, SESSION, House, begin, message, run_id
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +85,13 @@ async def test_the_turn_of_a_message(house: House) -> None:
         assert turns.for_message(tx, "k2") is None
         assert turns.holder(tx, "S") == ""
         assert turns.holder(tx, "nowhere") == ""
+
+
+async def test_stopping_a_turn_stops_its_session_and_any_other_run_nothing(house: House) -> None:
+    conditions = await begin(house)
+    with house.tx() as tx:
+        session.stop_turn(tx, run_id(99), house.clock.now())
+        assert turns.find(tx, RUN).state == "live"  # type: ignore[union-attr]
+        session.stop_turn(tx, RUN, house.clock.now())
+        assert turns.find(tx, RUN).state == "stopped"  # type: ignore[union-attr]
+        assert deposit.open_inputs(tx, conditions.session_id) == []
