@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -27,6 +27,7 @@ MODEL_FOR_KEY = {
 }
 """The model used when AGENT_MODEL is empty and a provider's key is there; the first key found wins."""
 
+DECISIONS = ("allow", "ask", "deny")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _LOGIN = re.compile(r"://[^/:@\s]*:([^/@\s]+)@")
 
@@ -36,6 +37,23 @@ def _names(value: Any) -> Any:
     if isinstance(value, str):
         return tuple(part for part in value.replace(",", " ").split() if part)
     return value
+
+
+def _decisions(value: Any) -> Any:
+    """`bash=allow, write=ask` as pairs. Raises ValueError naming the entry that is none."""
+    pairs = [entry.partition("=") for entry in _names(value)] if isinstance(value, str) else None
+    if pairs is None:
+        return value
+    for tool, _, decision in pairs:
+        if not re.fullmatch(r"\*|[\w.-]+", tool) or decision not in DECISIONS:
+            form = "tool=decision, such as bash=allow,write=ask,*=deny, with the decisions allow, ask and deny"
+            raise ValueError(f"{tool}={decision} is not understood; accepted: {form}")
+    return tuple((tool, decision) for tool, _, decision in pairs)
+
+
+def _duration(value: str) -> timedelta:
+    found = re.fullmatch(r"(\d{1,4})([mh])", value.strip())
+    return timedelta(minutes=int(found[1]) * (60 if found[2] == "h" else 1)) if found else timedelta()
 
 
 class Settings(BaseSettings):
@@ -59,6 +77,17 @@ class Settings(BaseSettings):
     model_timeout_s: Annotated[float, Field(gt=0)] = 300.0
     heartbeat_cron: str = "*/30 * * * *"
     timezone: str = "UTC"
+    model_stream: bool = True
+    context_tokens: Annotated[int, Field(ge=0)] = 0
+    budget_turn_tokens: Annotated[int, Field(ge=0)] = 2_000_000
+    budget_turn_usd: Annotated[float, Field(ge=0)] = 5.0
+    budget_session_tokens: Annotated[int, Field(ge=0)] = 0
+    budget_session_usd: Annotated[float, Field(ge=0)] = 0.0
+    budget_day_tokens: Annotated[int, Field(ge=0)] = 0
+    budget_day_usd: Annotated[float, Field(ge=0)] = 50.0
+    tool_policy: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
+    approval_admins: Annotated[tuple[str, ...], NoDecode] = ()
+    approval_expires: str = "12h"
 
     moab_home: Path = Path("~/.moab")
     database_url: str = Field(default="", repr=False)
@@ -98,7 +127,23 @@ class Settings(BaseSettings):
             source.config = SettingsConfigDict(**source.config | {"populate_by_name": False})
         return init_settings, env_settings, dotenv_settings
 
-    _split = field_validator("telegram_allowed_chats", mode="before")(_names)
+    _split = field_validator("telegram_allowed_chats", "approval_admins", mode="before")(_names)
+    _pairs = field_validator("tool_policy", mode="before")(_decisions)
+
+    @field_validator("approval_admins")
+    @classmethod
+    def _people(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [name for name in value if not re.fullmatch(r"[a-z]+:\S+", name)]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is nobody; accepted: channel:id, such as telegram:4711")
+        return value
+
+    @field_validator("approval_expires")
+    @classmethod
+    def _lifetime(cls, value: str) -> str:
+        if not timedelta(minutes=1) <= _duration(value) <= timedelta(hours=24):
+            raise ValueError(f"{value!r} is not accepted: from 1m to 24h, such as 30m or 12h")
+        return value
 
     @field_validator("timezone")
     @classmethod
@@ -155,6 +200,11 @@ class Settings(BaseSettings):
 
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be printed: keys, tokens, and passwords in addresses."""
+    @property
+    def approval_lifetime(self) -> timedelta:
+        """How long a request waits for its decision."""
+        return _duration(self.approval_expires)
+
         values = [getattr(self, name) for name in type(self).model_fields]
         keys = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
         passwords = [

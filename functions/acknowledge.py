@@ -7,6 +7,7 @@ import inngest
 
 from app.agent.acknowledge import show_received
 from app.agent.commands import run_command
+from app.agent.decision import COMMANDS, run_decision
 from app.agent.harness import Harness
 from app.agent.steps import DurableSteps, key_of, parse, unless_crashed
 from app.agent.sweep import sweep
@@ -28,7 +29,8 @@ def acknowledge(client: inngest.Inngest, harness: Harness) -> inngest.Function[A
         steps = DurableSteps(ctx)
         if "command" in ctx.event.data:
             command = parse(CommandReceived, ctx)
-            return dict(unless_crashed(await steps.run("command", run_command, harness, command, key_of(command, ctx))))
+            body = run_decision if command.command in COMMANDS else run_command
+            return dict(unless_crashed(await steps.run("command", body, harness, command, key_of(command, ctx))))
         event = parse(MessageReceived, ctx)
         shown = unless_crashed(await steps.run("show", show_received, harness, event, key_of(event, ctx)))
         await steps.sleep_until("wait", datetime.fromisoformat(shown["look_again"]))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from app.agent.tool import Toolbox
+from tools.ask import ask_user
 from tools.background_tools import background_tools
 from tools.delegate import delegate_task
 from tools.edit import edit
@@ -36,5 +37,6 @@ def make_toolbox(*, environment: Mapping[str, str], secrets: Sequence[str] = ())
         search_history,
         send_file,
         web_fetch_tool(),
+        ask_user,
         delegate_task,
     )

@@ -2,13 +2,15 @@
 
 import asyncio
 
-from app.agent.announce import SEND_WITHIN_S, start_message
+from app.agent.announce import SEND_WITHIN_S, announce, start_message
+from app.agent.decision import Outcome, take_answer
 from app.agent.harness import Harness
+from app.db import Tx
 from app.errors import ServiceUnavailable
 from app.events import CommandReceived, MessageReceived, message_event_id
 from app.failpoints import reach
 from app.ids import new_id
-from app.sessions.deposit import deposit
+from app.sessions.deposit import Deposited, deposit
 
 
 async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> None:
@@ -23,12 +25,19 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     if isinstance(event, CommandReceived):
         await _send_command(harness, event, key)
         return
-    new_session = new_id(harness.clock)
-    stored = await harness.db.write(deposit, event, key, new_session_id=new_session, now=harness.clock.now())
+    stored, answered = await harness.db.write(_store, harness, event, key)
     harness.notifier.publish(event.session_key)
     reach("deposit.committed")
-    if stored.event_due:
+    if answered is not None:
+        await announce(harness, answered.events)
+    elif stored.event_due:
         await start_message(harness, event, key)
+
+
+def _store(tx: Tx, harness: Harness, event: MessageReceived, key: str) -> tuple[Deposited, Outcome | None]:
+    """The message as a row; and what came of it if it answers a question, for then it is no start of a turn."""
+    stored = deposit(tx, event, key, new_session_id=new_id(harness.clock), now=harness.clock.now())
+    return stored, take_answer(tx, harness, event, stored)
 
 
 async def _send_command(harness: Harness, event: CommandReceived, key: str) -> None:

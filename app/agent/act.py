@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.agent.announce import announce
+from app.agent.approval import hold
 from app.agent.artifact import keep_within, limit_bytes
 from app.agent.attend import attend
 from app.agent.flow import Call, Flow, Observation
@@ -94,6 +95,9 @@ def _start(tx: Tx, harness: Harness, flow: Flow, record: CallRecord, beside: int
     except BadInput as error:
         calls.finish(tx, record.id, ok=False, result=str(error), now=now)
         return Observation(kind="done", ok=False)
+    held = hold(tx, harness, flow, record, tool, arguments)
+    if held is not None:
+        return held
     child_key = f"task:{flow.run_id}:{record.step_key}" if tool.durable else None
     calls.start(tx, record.id, harness.boot_id, now, child_key)
     if child_key is not None:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from app.agent.llm import Trouble
+from app.agent.policy import Policy
 
 
 class Frozen(BaseModel):
@@ -33,6 +34,7 @@ class Flow(Frozen):
     delegates: bool = True
     max_iterations: int = 20
     code_version: str = ""
+    policy: Policy = Policy()
 
 
 class Call(Frozen):
@@ -60,11 +62,22 @@ class Thought(Frozen):
     wait_until: str | None = None
 
 
-class Observation(Frozen):
-    """What one act step came to; the result itself lies on the call's row."""
+class Ask(Frozen):
+    """A request that waits for a person: its number, how long until its row is to be looked at again, and whether
+    the person has yet to be told.
+    """
 
-    kind: Literal["done", "superseded", "stopped", "stale", "invoke", "crashed"]
+    id: str
+    wait_s: int
+    prompt: bool
+
+
+class Observation(Frozen):
+    """What one act step came to; the result itself lies on the call's row. With `ask`, a person decides first."""
+
+    kind: Literal["done", "superseded", "stopped", "stale", "invoke", "ask", "crashed"]
     ok: bool = True
+    ask: Ask | None = None
     invoke: dict[str, Any] | None = None
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from app.agent.flow import Call, Ending, Flow, Observation, Thought
+from app.agent.flow import Compaction  # SORT
+from app.agent.flow import Ask, Call, Ending, Flow, Observation, Thought
 from app.agent.recovery import EXPLANATIONS, Trials, next_move
 from app.agent.repetition import NOTE_AFTER, STOP_AFTER, STOPPED, of_round
 
@@ -35,6 +36,13 @@ class Steps(Protocol):
         """Sleep durably."""
         ...
 
+    async def wait_for_decision(self, step_id: str, ask: Ask, beside: tuple[str, Body, Any] | None) -> None:
+        """Wait durably for a decision on `ask`, at most `ask.wait_s`; a hint only, its row is what counts.
+
+        `beside` is a step that is planned together with the wait, so that nothing it brings about comes before it.
+        """
+        ...
+
     async def invoke(self, step_id: str, function_id: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run another function and wait for it: `{"ok": true, "value": …}` or `{"ok": false, "error": …}`."""
         ...
@@ -44,12 +52,14 @@ class Steps(Protocol):
 class Bodies:
     """The bodies of a turn's steps; each looks first for its own record, so that it may run twice.
 
-    `think(request)` gives a Thought, `act(call)` and `observe(call, outcome)` an Observation, `finish(request)` an
-    Ending, all as JSON.
+    `think(request)` gives a Thought, `act(call)` and `observe(call, outcome)` an Observation, `prompt(call)` puts a
+    call that waits for a person before that person, `finish(request)` gives an Ending, all as JSON.
     """
 
     think: Body
+    compact: Body
     act: Body
+    prompt: Body
     observe: Body
     finish: Body
 
@@ -65,6 +75,8 @@ class Progress:
     trials: Trials = field(default_factory=Trials)
     last_round: str = ""
     repeats: int = 0
+    compactions: int = 0
+    summaries: int = 0
 
     def request(self) -> dict[str, Any]:
         return {
@@ -75,6 +87,16 @@ class Progress:
             "shrink": self.trials.shrinks,
             "nudge": self.empty,
             "repeats": self.repeats if self.repeats + 1 >= NOTE_AFTER else 0,
+            "compactions": self.compactions,
+        }
+
+    def compaction(self, flow: Flow, attempt: int) -> dict[str, Any]:
+        models = (flow.summary_model or self.model, self.model, self.model)
+        return {
+            "key": f"compact#{self.summaries}",
+            "model": models[attempt],
+            "attempt": attempt,
+            "overflow": self.trials.compacted,
         }
 
     def after_thought(self) -> "Progress":
@@ -90,6 +112,7 @@ class Progress:
             trials=self.trials.succeeded(),
             last_round=this_round,
             repeats=self.repeats + 1 if same else 0,
+            compactions=0,
         )
 
 
@@ -111,8 +134,8 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
                 if progress.repeats + 1 >= STOP_AFTER:
                     names = ", ".join(sorted({call.name for call in thought.calls}))
                     return await _finish(steps, body, progress, text=STOPPED.format(names=names), state="failed")
-            case "say":
-                ending = await _finish(steps, body, progress, head=thought.head)
+            case "say" | "spent":
+                ending = await _finish(steps, body, progress, head=thought.head, text=thought.message)
                 if ending.kind != "more":
                     return ending
                 progress = progress.after_round()
@@ -120,6 +143,10 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
                 return await _finish(steps, body, progress, text=TWICE_EMPTY, state="failed")
             case "empty":
                 progress = replace(progress, empty=True)
+            case "compact":
+                progress, stopped = await _compact(steps, body, progress, flow)
+                if stopped is not None:
+                    return await _stopped(steps, body, stopped, progress)
             case "failed":
                 recovered = await _recover(steps, thought, progress, flow)
                 if recovered is None:
@@ -136,7 +163,8 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
 async def _act_all(steps: Steps, body: Bodies, thought: Thought) -> str | None:
     if len(thought.calls) > 1 and thought.calls[0].beside > 1:
         answers = await steps.parallel([(f"tool-{call.name}", body.act, call.wire()) for call in thought.calls])
-        kinds = [Observation.model_validate(answer).kind for answer in answers]
+        pairs = zip(thought.calls, map(Observation.model_validate, answers), strict=True)
+        kinds = [(await _decided(steps, body, call, seen)).kind for call, seen in pairs]
         return next((kind for kind in kinds if kind != "done"), None)
     for call in thought.calls:
         observation = await (_delegate(steps, body, call) if call.durable else _act(steps, body, call))
@@ -146,7 +174,17 @@ async def _act_all(steps: Steps, body: Bodies, thought: Thought) -> str | None:
 
 
 async def _act(steps: Steps, body: Bodies, call: Call) -> Observation:
-    return Observation.model_validate(await steps.run(f"tool-{call.name}", body.act, call.wire()))
+    seen = Observation.model_validate(await steps.run(f"tool-{call.name}", body.act, call.wire()))
+    return await _decided(steps, body, call, seen)
+
+
+async def _decided(steps: Steps, body: Bodies, call: Call, seen: Observation) -> Observation:
+    """What came of a call once a person has decided on it; on every wake the act step reads the request's row."""
+    while seen.ask is not None:
+        beside = ("prompt", body.prompt, call.wire()) if seen.ask.prompt else None
+        await steps.wait_for_decision("decision", seen.ask, beside)
+        seen = Observation.model_validate(await steps.run(f"tool-{call.name}", body.act, call.wire()))
+    return seen
 
 
 async def _delegate(steps: Steps, body: Bodies, call: Call) -> Observation:

@@ -1,10 +1,16 @@
 """The first step of a turn: store what came, take the session, and fix the conditions of the turn."""
 
+import asyncio
+import logging
 from typing import Any
 
+from app.agent.announce import announce
+from app.agent.closing import supersede
 from app.agent.flow import Flow, Stop
 from app.agent.harness import Harness
+from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
 from app.db import Tx
+from app.errors import BadInput
 from app.events import MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
@@ -12,14 +18,18 @@ from app.sessions import calls, session, turns
 from app.sessions.deposit import attach_open, deposit, open_inputs
 from app.sessions.session import Claim
 
+log = logging.getLogger("moab.agent")
+
 
 async def receive(
     harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool = True
 ) -> dict[str, Any]:
     """A Flow as JSON: the turn's conditions, or why this run is no turn. Safe to repeat."""
-    session_id, stop = await harness.db.write(_begin, harness, run_id, event, message_key, delegates)
+    session_id, stop, closed = await harness.db.write(_begin, harness, run_id, event, message_key, delegates)
     harness.notifier.publish(event.session_key)
     reach("receive.committed")
+    if closed:
+        await announce(harness, closed)
     settings = harness.settings
     flow = Flow(
         run_id=run_id,
@@ -33,20 +43,33 @@ async def receive(
         delegates=delegates,
         max_iterations=settings.agent_max_iterations,
         code_version=harness.code_version,
+        policy=await policy_now(harness, origin_of(event.channel, event.origin)),
     )
     return flow.wire()
 
 
+async def policy_now(harness: Harness, origin: str) -> Policy:
+    """The policy for a turn that begins now. A file that cannot be understood allows nothing, and the log says why."""
+    general = harness.settings.tool_policy
+    try:
+        return make_policy(general, await asyncio.to_thread(harness.workspace.text_of, FILE), origin)
+    except (BadInput, OSError) as error:
+        log.error("%s is refused, and what it might allow is asked for: %s", FILE, error, extra={"action": "policy"})
+        return cautious_policy(general, origin)
+
+
 def _begin(
     tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool
-) -> tuple[str, Stop | None]:
-    """The session and, if the turn is not to be, why."""
+) -> tuple[str, Stop | None, list[dict[str, Any]]]:
+    """The session, if the turn is not to be, why, and the events that tell of what it took the place of."""
     now = harness.clock.now()
     if not delegates and session.find(tx, event.session_key) is None and calls.is_called_off(tx, message_key):
-        return "", "superseded"
+        return "", "superseded", []
     stored = deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
     stop = _take(tx, harness, run_id, event, stored.session_id)
+    closed: list[dict[str, Any]] = []
     if stop is None:
+        closed = supersede(tx, harness, stored.session_id, run_id)
         calls.call_off_unborn(tx, stored.session_id, run_id)
         attach_open(tx, stored.session_id)
         turns.start(
@@ -59,7 +82,7 @@ def _begin(
             boot_id=harness.boot_id,
             now=now,
         )
-    return stored.session_id, stop
+    return stored.session_id, stop, closed
 
 
 def _take(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, session_id: str) -> Stop | None:

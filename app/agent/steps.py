@@ -3,16 +3,17 @@
 import functools
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import inngest
 from sqlalchemy.exc import DBAPIError
 
+from app.agent.flow import Ask
 from app.agent.harness import APP_ID
 from app.agent.loop import Body
 from app.errors import BadInput
-from app.events import Event, Routed, wire_safe
+from app.events import ApprovalDecided, Event, Routed, wire_safe
 
 E = TypeVar("E", bound=Event)
 
@@ -57,6 +58,19 @@ class DurableSteps:
 
     async def sleep_until(self, step_id: str, until: datetime) -> None:
         await self._ctx.step.sleep_until(step_id, until)
+
+    async def wait_for_decision(self, step_id: str, ask: Ask, beside: tuple[str, Body, Any] | None) -> None:
+        wait = functools.partial(
+            self._ctx.step.wait_for_event,
+            step_id,
+            event=ApprovalDecided.name,
+            if_exp=f"async.data.approvalId == '{ask.id}'",
+            timeout=timedelta(seconds=ask.wait_s),
+        )
+        if beside is None:
+            await wait()
+        else:
+            await self._ctx.group.parallel((functools.partial(self.run, *beside), wait))
 
     async def invoke(self, step_id: str, function_id: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         try:

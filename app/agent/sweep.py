@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app.agent.announce import announce, reply_event, start_message
+from app.agent.closing import sweep_approvals
 from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
@@ -20,15 +21,19 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     Answers with how many of each were sent, as JSON.
     """
     now = harness.clock.now()
+    closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
     wakes, replies = await harness.db.write(_due, harness, session_key)
-    events = wakes + replies
+    events = closed + wakes + replies
     if events:
         await announce(harness, events)
     return {"woken": len(wakes), "unsent": len(replies), "at": now.isoformat()}
 
 
 async def send_unsent(harness: Harness) -> int:
-    """At start-up: send the start signals that an earlier process stored the message for and did not get to send."""
+    """At start-up: send what an earlier process stored and did not get to send: start signals and decisions."""
+    decided = await harness.db.write(sweep_approvals, harness)
+    if decided:
+        await announce(harness, decided)
     rows = await harness.db.read(deposit.unsent_events)
     for row in rows:
         event = MessageReceived.from_data(row.event | {"messageKey": row.message_key})

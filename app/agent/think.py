@@ -64,10 +64,10 @@ async def think(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> dic
 
 
 def toolbox_of(harness: Harness, flow: Flow) -> Toolbox:
-    """The tools of this turn: none for a tiny model, no delegation for a sub-agent."""
+    """The tools of this turn: none for a tiny model; a sub-agent neither delegates nor talks to the user."""
     if flow.compact:
         return Toolbox()
-    return harness.toolbox if flow.delegates else harness.toolbox.without("delegate_task")
+    return harness.toolbox if flow.delegates else harness.toolbox.without("delegate_task", "ask_user")
 
 
 async def _look(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> Thought | tuple[int | None, list[Entry]]:

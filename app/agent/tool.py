@@ -103,7 +103,8 @@ class Tool:
     `run` is awaited once per attempt inside a durable step with validated arguments; it returns text for the
     model, and failures the model can mend come back as `ToolResult(ok=False)`. A `MoabError` it raises becomes
     such a result; any other exception is a fault of the tool and is reported to the model in one sentence.
-    A `durable` tool is not run inside a step: the act phase maps it to engine primitives (delegate_task).
+    A `durable` tool is not run inside a step: the act phase maps it to engine primitives (delegate_task). One that
+    `asks` is not run at all: its arguments are put to the user, whose answer is its result (ask_user).
     """
 
     name: str
@@ -113,6 +114,7 @@ class Tool:
     run: ToolBody
     timeout_s: float = 120.0
     durable: bool = False
+    asks: bool = False
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -167,7 +169,7 @@ class Toolbox:
 
 
 def tool(
-    effect: Effect, *, name: str | None = None, timeout_s: float = 120.0, durable: bool = False
+    effect: Effect, *, name: str | None = None, timeout_s: float = 120.0, durable: bool = False, asks: bool = False
 ) -> Callable[[ToolBody], Tool]:
     """Make a Tool from an async function: the docstring is the description, `Annotated[..., Field(...)]`
     parameters after the first (the ToolContext) become the JSON schema."""
@@ -188,6 +190,7 @@ def tool(
             run=body,
             timeout_s=timeout_s,
             durable=durable,
+            asks=asks,
         )
 
     return build

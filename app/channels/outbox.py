@@ -82,6 +82,19 @@ def put(
         tx.execute(insert(deliveries), rows)
 
 
+def parts_of(tx: Tx, key: str) -> Sequence[Any]:
+    """The rows of one text, in order."""
+    query = select(deliveries).where(deliveries.c.key.startswith(f"{key}/", autoescape=True)).order_by(deliveries.c.id)
+    rows: Sequence[Any] = tx.execute(query).all()
+    return rows
+
+
+def withdraw(tx: Tx, key: str, reason: str) -> None:
+    """Take back the parts of a text that nobody began to send: they are no longer true."""
+    waiting = deliveries.c.key.startswith(f"{key}/", autoescape=True), deliveries.c.state == "pending"
+    tx.execute(update(deliveries).where(*waiting).values(state="expired", reason=reason))
+
+
 def exists(tx: Tx, key: str) -> bool:
     return tx.scalar(select(deliveries.c.id).where(deliveries.c.key == f"{key}/0")) is not None
 

@@ -66,6 +66,13 @@ class Workspace:
             self._read = (seen, Knowledge(soul, user, memory, notes, read_skills(skills)))
         return self._read[1]
 
+    def text_of(self, name: str) -> str | None:
+        """A whole file, None if it is not there. Raises OSError where it cannot be read."""
+        try:
+            return (self.root / name).read_text("utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+
     def _text(self, name: str) -> str:
         path = self.root / name
         if not path.is_file():

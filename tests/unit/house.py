@@ -16,12 +16,13 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.agent import accept, act, finish, think
+from app.agent import accept, act, approval, decision, finish, think
 from app.agent import receive as receive_module
-from app.agent.flow import Ending, Flow
+from app.agent.flow import Ask, Ending, Flow
 from app.agent.harness import Harness
 from app.agent.llm import PLAIN, Asking, Completion, Facts, ModelFailure, ToolWish
 from app.agent.loop import run_turn
+from app.agent.policy import Policy
 from app.agent.receive import receive
 from app.agent.tool import Effect, Tool, Toolbox, ToolContext, ToolResult, tool
 from app.agent.turn import bodies_of
@@ -239,7 +240,7 @@ def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> 
     shutil.copyfile(template, folder / "moab.db")
     clock = ManualClock()
     log: list[str] = []
-    values: dict[str, Any] = {"agent_model": "test/model", "moab_home": folder} | settings
+    values: dict[str, Any] = {"agent_model": "test/model", "moab_home": folder, "tool_policy": "*=allow"} | settings
     conditions = Settings(_env_file=None, **values)
     workspace = Workspace(folder / "workspace")
     workspace.logs.mkdir(parents=True)
@@ -283,6 +284,7 @@ def flow(session_id: str, run: str = RUN, **changes: Any) -> Flow:
         "session_id": session_id,
         "model": "test/model",
         "max_iterations": 20,
+        "policy": Policy(rules=({"*": "allow"},)),
     }
     return Flow(**fields | changes)
 
@@ -324,6 +326,12 @@ class DirectSteps:
         self.ids.append(step_id)
         self._house.clock.advance(max(0.0, (until - self._house.clock.now()).total_seconds()))
 
+    async def wait_for_decision(self, step_id: str, ask: Ask, beside: tuple[str, Any, Any] | None) -> None:
+        if beside is not None:
+            await self.run(*beside)
+        self.ids.append(step_id)
+        self._house.clock.advance(ask.wait_s)
+
     async def invoke(self, step_id: str, function_id: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         self.ids.append(step_id)
         return {"ok": True, "value": {"text": "the child's answer", "ok": True}}
@@ -335,7 +343,7 @@ async def whole_turn(house: House, text: str = "hello", key: str = "test:1", run
     return await run_turn(DirectSteps(house), bodies_of(house.harness, conditions), conditions)
 
 
-REACHING = (accept, act, finish, receive_module, think, delivery)
+REACHING = (accept, act, approval, decision, finish, receive_module, think, delivery)
 """The modules with failpoints."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.agent.flow import Ending
+from app.agent.flow import Ask, Ending
 from app.agent.loop import CRASHED, OFFER, TWICE_EMPTY, Bodies, Body, run_turn
 from app.agent.recovery import EXPLANATIONS
 from tests.unit.house import flow
@@ -64,6 +64,14 @@ class FakeSteps:
             self.memos[key] = None
             self._interrupt()
 
+    async def wait_for_decision(self, step_id: str, ask: Ask, beside: tuple[str, Body, Any] | None) -> None:
+        if beside is not None:
+            await self.run(*beside)
+        key = self._key(step_id)
+        if key not in self.memos:
+            self.memos[key] = None
+            self._interrupt()
+
     async def invoke(self, step_id: str, function_id: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         key = self._key(f"{step_id}({function_id})")
         if key not in self.memos:
@@ -91,14 +99,15 @@ class Script:
 
     thoughts: list[dict[str, Any]]
     endings: list[dict[str, Any]] = field(default_factory=lambda: [ANSWERED])
-    observations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    observations: dict[str, Any] = field(default_factory=dict)
+    prompted: list[str] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     finished: list[dict[str, Any]] = field(default_factory=list)
     observed: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def bodies(self) -> Bodies:
-        return Bodies(think=self.think, act=self.act, observe=self.observe, finish=self.finish)
+        return Bodies(think=self.think, act=self.act, observe=self.observe, finish=self.finish, prompt=self.prompt)
 
     async def think(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         self.requests.append(dict(request))
@@ -107,7 +116,13 @@ class Script:
 
     async def act(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
         usual = {"kind": "invoke", "invoke": {"task": "t"}} if call["durable"] else {"kind": "done"}
-        return self.observations.get(call["key"], usual)
+        found = self.observations.get(call["key"], usual)
+        seen: Mapping[str, Any] = found.pop(0) if isinstance(found, list) else found
+        return seen
+
+    async def prompt(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.prompted.append(call["key"])
+        return {"kind": "prompted"}
 
     async def observe(self, call: Mapping[str, Any], outcome: Mapping[str, Any]) -> Mapping[str, Any]:
         self.observed.append(outcome)
@@ -125,6 +140,34 @@ async def play(script: Script, limit: int = 20, fallback: str = "", **options: A
     steps = FakeSteps(**options)
     ending = await run_turn(steps, script.bodies, flow("S", max_iterations=limit, fallback=fallback))
     return ending, steps
+
+
+def asks(prompt: bool) -> dict[str, Any]:
+    return {"kind": "ask", "ask": {"id": "K3", "wait_s": 300, "prompt": prompt}}
+
+
+@pytest.mark.parametrize("one_at_a_time", [False, True])
+async def test_a_call_waits_for_a_person_and_its_row_is_read_on_every_wake(one_at_a_time: bool) -> None:
+    """The person is told once, together with the first wait."""
+    waits = {"tool#0.0": [asks(True), asks(False), {"kind": "done"}]}
+    script = Script([act("bash"), say()], observations=waits)
+    steps = FakeSteps(one_at_a_time=one_at_a_time)
+    while True:
+        steps.order.clear()
+        try:
+            ending = await run_turn(steps, script.bodies, flow("S"))
+            break
+        except Interrupted:
+            continue
+    expected = ["think", "tool-bash", "prompt", "decision", "tool-bash", "decision", "tool-bash", "think", "finish"]
+    assert steps.ids == expected and ending.kind == "answered"
+    assert script.prompted == ["tool#0.0"]
+
+
+async def test_a_wait_that_is_superseded_ends_the_turn() -> None:
+    script = Script([act("bash", "look")], observations={"tool#0.0": [asks(True), {"kind": "superseded"}]})
+    ending, steps = await play(script)
+    assert ending.kind == "superseded" and steps.ids == ["think", "tool-bash", "prompt", "decision", "tool-bash"]
 
 
 async def test_words_end_the_turn() -> None:

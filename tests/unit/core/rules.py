@@ -45,6 +45,7 @@ ONLY = {
     "local_model": {"errors"},
     "client": {"errors", "events"},
     "agent.loop": {"agent.flow", "agent.recovery", "agent.repetition"},
+    "agent.policy": {"errors"},
     "agent.context": {
         "agent.coverage",
         "agent.provider",

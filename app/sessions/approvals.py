@@ -1,0 +1,190 @@
+"""What waits for a person: requests to run a tool, and questions; a decision is a compare-and-set on its row."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import select, update
+
+from app.db import Tx, insert_if_absent, moment
+from app.events import Destination, MessageReceived, wire_safe
+from app.tables import approvals, calls, messages, sessions, turns
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ID_CHARACTERS = 8
+MAX_DEPTH = 10
+
+
+class State(StrEnum):
+    """pending -> approved -> used; or denied, answered (a question), expired, superseded."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    USED = "used"
+    DENIED = "denied"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True)
+class Approval:
+    """One request. `requester` is who may be asked (see `identity`); `request` is what the prompt was made of."""
+
+    id: str
+    session_id: str
+    run_id: str
+    step_key: str
+    kind: str
+    tool: str
+    digest: str
+    request: Mapping[str, Any]
+    requester: str | None
+    created_at: datetime
+    expires_at: datetime
+    state: str = State.PENDING
+    answer: str | None = None
+    decided_by: str | None = None
+    note: str | None = None
+    decided_at: datetime | None = None
+
+    @classmethod
+    def of(cls, row: Any) -> "Approval":
+        values = {field.name: getattr(row, field.name) for field in fields(cls)}
+        times = {name: moment(values[name]) for name in ("created_at", "expires_at", "decided_at")}
+        return cls(**values | times)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Whom to ask, and where: the newest person who spoke in a session or in the one that gave it its task."""
+
+    channel: str
+    destination: Destination
+    requester: str | None
+
+
+def approval_id(run_id: str, step_key: str) -> str:
+    """Short enough to be typed, and the same for a step that runs again."""
+    number = int.from_bytes(hashlib.sha256(f"{run_id}/{step_key}".encode()).digest()[:8])
+    return "".join(ALPHABET[number >> (5 * i) & 31] for i in range(ID_CHARACTERS))
+
+
+def digest(tool: str, arguments: Mapping[str, Any], folder: str) -> str:
+    """What a decision is bound to: the tool, its full arguments, and the working directory."""
+    text = json.dumps([tool, arguments, folder], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def identity(event: Any) -> str:
+    """Who speaks in an event: `channel:sender`, or the channel's name where the sender is not told."""
+    return f"{event.channel}:{event.sender.id}" if event.sender is not None else str(event.channel)
+
+
+def add(tx: Tx, approval: Approval) -> None:
+    """Write a request down; one of the same step that is there already stays."""
+    insert_if_absent(tx, approvals, asdict(approval) | {"request": wire_safe(approval.request)})
+
+
+def find(tx: Tx, approval_id: str) -> Approval | None:
+    return _first(tx, approvals.c.id == approval_id.strip().upper())
+
+
+def of_step(tx: Tx, run_id: str, step_key: str) -> Approval | None:
+    return _first(tx, approvals.c.run_id == run_id, approvals.c.step_key == step_key)
+
+
+def decide(
+    tx: Tx, approval: Approval, state: State, now: datetime, *, by: str | None = None, answer: str | None = None,
+    note: str | None = None,
+) -> bool:  # fmt: skip
+    """Close a pending request; False if somebody was faster."""
+    values = {"state": state, "decided_by": by, "answer": answer, "note": note, "decided_at": now}
+    query = update(approvals).where(approvals.c.id == approval.id, approvals.c.state == State.PENDING)
+    return tx.execute(query.values(wire_safe(values) | {"decided_at": now})).rowcount > 0
+
+
+def use(tx: Tx, approval: Approval) -> None:
+    """Note that the call it was given for begins; it is good for no other."""
+    query = update(approvals).where(approvals.c.id == approval.id, approvals.c.state == State.APPROVED)
+    tx.execute(query.values(state=State.USED))
+
+
+def pending(tx: Tx, session_id: str | None = None) -> list[Approval]:
+    """Open requests, oldest first; of one session or of all."""
+    conditions = [approvals.c.state == State.PENDING]
+    if session_id is not None:
+        conditions.append(approvals.c.session_id == session_id)
+    return _all(tx, *conditions)
+
+
+def of_older_turns(tx: Tx, session_id: str, run_id: str) -> list[Approval]:
+    """Open requests of a session that a run other than `run_id` made."""
+    return [approval for approval in pending(tx, session_id) if approval.run_id != run_id]
+
+
+def is_awaited(tx: Tx, approval: Approval) -> bool:
+    """Whether the turn that asked is still there."""
+    return tx.scalar(select(turns.c.state).where(turns.c.run_id == approval.run_id)) == "live"
+
+
+def unheard(tx: Tx) -> list[Approval]:
+    """Decisions that a live turn may not know of: it still waits."""
+    waiting = select(turns.c.run_id).where(turns.c.state == "live", turns.c.waiting_until.is_not(None))
+    open_calls = select(calls.c.id).where(
+        calls.c.run_id == approvals.c.run_id, calls.c.step_key == approvals.c.step_key, calls.c.state != "started"
+    )
+    decided = (State.APPROVED, State.DENIED, State.ANSWERED, State.EXPIRED)
+    return _all(tx, approvals.c.state.in_(decided), approvals.c.run_id.in_(waiting), open_calls.exists())
+
+
+def whom(tx: Tx, session_id: str, channels: Sequence[str]) -> Asked | None:
+    """Who can be asked for a session; None if nobody ever spoke in it on one of `channels`, nor in its parents."""
+    for _ in range(MAX_DEPTH):
+        query = (
+            select(messages.c.event)
+            .where(messages.c.session_id == session_id, messages.c.role == "user", messages.c.channel.in_(channels))
+            .order_by((messages.c.origin == "person").desc(), messages.c.id.desc())
+            .limit(1)
+        )
+        data = tx.scalar(query)
+        if data is not None:
+            event = MessageReceived.from_data(data)
+            by_person = event.origin == "person"
+            return Asked(event.channel, event.destination, identity(event) if by_person else None)
+        parent = _parent(tx, session_id)
+        if parent is None:
+            return None
+        session_id = parent
+    return None
+
+
+def _parent(tx: Tx, session_id: str) -> str | None:
+    """The session whose turn delegated to this one."""
+    key = select(sessions.c.key).where(sessions.c.id == session_id).scalar_subquery()
+    found: str | None = tx.scalar(select(calls.c.session_id).where(calls.c.child_key == key).limit(1))
+    return found
+
+
+def session_key(tx: Tx, approval: Approval) -> str:
+    return tx.scalar(select(sessions.c.key).where(sessions.c.id == approval.session_id)) or ""
+
+
+def arguments_of(tx: Tx, approval: Approval) -> str:
+    """The full arguments of the call a request is for, as the model wrote them."""
+    query = select(calls.c.arguments).where(calls.c.run_id == approval.run_id, calls.c.step_key == approval.step_key)
+    return tx.scalar(query) or ""
+
+
+def _first(tx: Tx, *conditions: Any) -> Approval | None:
+    row = tx.execute(select(approvals).where(*conditions).with_for_update()).first()
+    return None if row is None else Approval.of(row)
+
+
+def _all(tx: Tx, *conditions: Any) -> list[Approval]:
+    query = select(approvals).where(*conditions).order_by(approvals.c.created_at, approvals.c.id)
+    return [Approval.of(row) for row in tx.execute(query).all()]
