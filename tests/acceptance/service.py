@@ -80,6 +80,7 @@ class Service:
             "TELEGRAM_ALLOWED_CHATS": ",".join(map(str, range(1000, 2000))),
             "TELEGRAM_API_BASE_URL": self.stage.telegram.url,
         }
+            "TOOL_POLICY": "*=allow",
         folder = self.home.parent
         return Command(
             list(arguments), environment | self.settings | settings, str(folder), str(self.errors), **self._twists
