@@ -11,8 +11,10 @@ from typing import Any, BinaryIO
 
 from app.agent.output import clean
 from app.errors import BadInput
-from tools import pdf_text
 from tools.process import Ended, run_process
+
+PROGRAM = Path(__file__).with_name("pdf_text.py")
+"""Not imported: its library is large, and only the program needs it."""
 
 EXTRACT_S = 20.0
 MAX_OUTPUT_BYTES = 20_000_000
@@ -81,7 +83,7 @@ async def pdf_pages(file: BinaryIO, name: str, pages: str, room: int) -> str:
     first, last = page_range(pages, name)
     found = _Pages(name, room)
     # -I: neither the workspace nor the environment may slip a module in.
-    argv = [sys.executable, "-I", "-W", "ignore", pdf_text.__file__, str(first), str(last)]
+    argv = [sys.executable, "-I", "-W", "ignore", str(PROGRAM), str(first), str(last)]
     os.lseek(file.fileno(), 0, os.SEEK_SET)  # what the program inherits is the place in the file, not our buffer
     ended = await run_process(
         argv, cwd=Path("/"), environment={}, on_output=found.take, timeout_s=EXTRACT_S, stdin=file.fileno()

@@ -18,15 +18,19 @@ Accept = Callable[[MessageReceived | CommandReceived], Awaitable[None]]
 Wait = Callable[[MessageReceived | CommandReceived, float], Awaitable[dict[str, Any]]]
 
 
+# The length stands outside of the pattern: a bounded repeat of \w compiles to 10 MB.
+Name = Annotated[str, Field(pattern=r"^[\w.:@+-]+$", min_length=1, max_length=200)]
+
+
 class Posted(BaseModel):
     """The body of `POST /api/messages`."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
     message: Annotated[str, Field(min_length=1, max_length=200_000)]
-    session_key: Annotated[str, Field(pattern=r"^[\w.:@+-]{1,200}$")] = "http:default"
+    session_key: Name = "http:default"
     channel: Annotated[str, Field(pattern=r"^(terminal|http)$")] = "http"
-    message_key: Annotated[str, Field(pattern=r"^[\w.:@+-]{1,200}$")] | None = None
+    message_key: Name | None = None
     sender: Sender | None = None
 
 
