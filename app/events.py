@@ -183,6 +183,7 @@ class SubagentSpawn(Event):
     model: str | None = None
     parent_run_id: str | None = None
     parent_step_key: str | None = None
+    due_at: str | None = None
 
 
 class TurnStopped(Event):

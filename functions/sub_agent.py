@@ -1,5 +1,6 @@
 """A delegated task: its own session, the same tools without delegation, and the answer back to who asked."""
 
+from datetime import datetime
 from typing import Any
 
 import inngest
@@ -7,11 +8,11 @@ import inngest
 from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.loop import run_turn
-from app.agent.receive import receive
 from app.agent.report import report
 from app.agent.steps import DurableSteps, parse, unless_crashed
+from app.agent.tasks import receive_task
 from app.agent.turn import bodies_of
-from app.events import Destination, MessageReceived, SubagentSpawn, TaskCancelled
+from app.events import SubagentSpawn, TaskCancelled
 
 
 def sub_agent(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any]:
@@ -26,25 +27,18 @@ def sub_agent(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any
     async def run(ctx: inngest.Context) -> dict[str, Any]:
         spawn = parse(SubagentSpawn, ctx)
         steps = DurableSteps(ctx)
-        event = task_message(spawn)
-        received = await steps.run("receive", receive, harness, ctx.run_id, event, spawn.task_id, False)
+        if spawn.due_at is not None:
+            await steps.sleep_until("until-due", datetime.fromisoformat(spawn.due_at))
+        received = await steps.run("receive", receive_task, harness, ctx.run_id, spawn)
         flow = Flow.model_validate(unless_crashed(received))
+        if flow.stop is not None and spawn.mode != "wait":
+            return {"kind": flow.stop}
         if flow.stop is not None:
             return dict(await steps.run("report", report, harness, spawn, "", False))
         flow = flow.model_copy(update={"model": spawn.model or flow.model})
         ending = await run_turn(steps, bodies_of(harness, flow), flow)
+        if spawn.mode != "wait" and ending.kind in ("superseded", "stopped"):
+            return {"kind": ending.kind}
         return dict(await steps.run("report", report, harness, spawn, ending.text, ending.kind == "answered"))
 
     return run
-
-
-def task_message(spawn: SubagentSpawn) -> MessageReceived:
-    """The task as the first message of the sub-agent's own session."""
-    return MessageReceived(
-        message=spawn.task,
-        message_key=spawn.task_id,
-        session_key=spawn.sub_session_key,
-        channel="task",
-        destination=Destination(chat_id=spawn.task_id),
-        origin="task",
-    )

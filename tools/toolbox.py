@@ -15,6 +15,7 @@ from tools.scan import ripgrep
 from tools.search import find_tool, grep_tool
 from tools.send import send_file
 from tools.shell import bash_tool
+from tools.tasks import cancel_task, list_tasks
 from tools.web import web_fetch_tool
 
 
@@ -39,4 +40,6 @@ def make_toolbox(*, environment: Mapping[str, str], secrets: Sequence[str] = ())
         web_fetch_tool(),
         ask_user,
         delegate_task,
+        list_tasks,
+        cancel_task,
     )

@@ -15,10 +15,12 @@ from app.agent.attend import attend
 from app.agent.flow import Call, Flow, Observation
 from app.agent.handover import hand_over
 from app.agent.harness import Harness
+from app.agent.task_list import OpenTasks
+from app.agent.tasks import delegate_apart, send_start
 from app.agent.think import toolbox_of
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult
-from app.db import Tx
 from app.agent.undo import keeping_copies
+from app.db import Tx
 from app.errors import BadInput, MoabError
 from app.events import SubagentSpawn
 from app.failpoints import reach
@@ -45,8 +47,11 @@ class Begun:
 
 async def act(harness: Harness, flow: Flow, call: Mapping[str, Any]) -> dict[str, Any]:
     """An Observation as JSON; `call` is a Call. An unsafe call that was started before is not run again."""
-    begun = await _begin(harness, flow, Call.model_validate(call))
+    wanted = Call.model_validate(call)
+    begun = await _begin(harness, flow, wanted)
     if isinstance(begun, Observation):
+        if wanted.durable:
+            await send_start(harness, flow.run_id, wanted.key)
         return begun.wire()
     harness.notifier.publish(flow.session_key)
     reach("tool.started")
@@ -98,6 +103,9 @@ def _start(tx: Tx, harness: Harness, flow: Flow, record: CallRecord, beside: int
     held = hold(tx, harness, flow, record, tool, arguments)
     if held is not None:
         return held
+    apart = delegate_apart(tx, harness, flow, record, arguments) if tool.durable else None
+    if apart is not None:
+        return apart
     child_key = f"task:{flow.run_id}:{record.step_key}" if tool.durable else None
     calls.start(tx, record.id, harness.boot_id, now, child_key)
     if child_key is not None:
@@ -147,6 +155,7 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         allow_private_hosts=harness.settings.web_fetch_allow_private,
         channel=flow.channel,
         history=PastConversations(harness.db, flow.session_key),
+        tasks=OpenTasks(harness, flow.session_key),
     )
     try:
         async with asyncio.timeout(tool.timeout_s):

@@ -8,23 +8,25 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from app.agent import status
+from app.agent import status, task_list
 from app.agent.announce import announce, reply_event
 from app.agent.harness import Harness
 from app.agent.undo import undo_files
 from app.channels import outbox
 from app.db import Tx
-from app.events import CommandReceived, TaskCancelled, TurnStopped
+from app.errors import NotFound
+from app.events import CommandReceived, TurnStopped
 from app.ids import new_id
-from app.sessions import calls, search, session, transcript, turns, undo
+from app.sessions import calls, search, session, tasks, transcript, turns, undo
 from app.sessions.calls import CallState
 from app.tables import sessions
 
 HELP = """\
-/stop ends what I am doing
+/stop ends what I am doing; /stop with the id of a task ends that task, /stop all everything
 /new starts a fresh conversation; the old one is kept
 /sessions lists the conversations
 /status shows where things stand
+/tasks lists what runs in the background or is set for a time
 /model [name or default] shows or changes the model of this conversation
 /think [off, low, medium or high] shows or changes how much the model thinks
 /undo takes back the last exchange
@@ -60,16 +62,43 @@ Command = Callable[[Tx, Harness, Asked], Done]
 
 
 def _stop(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    if asked.args and asked.args.lower() != "all":
+        return _stop_task(tx, harness, asked)
+    done = _stop_turn(tx, harness, asked)
+    others = tasks.open_of_key(tx, asked.session_key)
+    if not asked.args:
+        names = ", ".join(row.id for row in others)
+        left = f" Still open: {names}; /stop all ends them too." if others else ""
+        return replace(done, text=done.text + left)
+    for row in others:
+        task_list.cancel(tx, harness, asked.session_key, row.id)
+    text = f"{done.text} Cancelled: {', '.join(row.id for row in others)}." if others else done.text
+    return replace(done, text=text, tasks=(*done.tasks, *(row.id for row in others)))
+
+
+def _stop_task(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    try:
+        task_list.cancel(tx, harness, asked.session_key, asked.args)
+    except NotFound as error:
+        return Done(str(error))
+    return Done(f"Cancelled {asked.args}.", tasks=(asked.args,))
+
+
+def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
     now = harness.clock.now()
     stopped = session.stop(tx, asked.session_id, now)
     summary = _what_was_done(tx, stopped)
     children = calls.running_children(tx, asked.session_id)
     for child in children:
         calls.finish(tx, child.id, ok=False, result=STOPPED_TASK, now=now)
-        if sub_session := session.find(tx, child.child_key or ""):
-            session.stop(tx, sub_session, now)
+        task_list.stop_session(tx, child.child_key or "", now)
     text = f"Stopped.{summary}" if stopped or children else "Nothing was running."
     return Done(text, stopped, tuple(child.child_key or "" for child in children))
+
+
+def _tasks(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    lines = task_list.describe(tx, harness, asked.session_key)
+    return Done("\n".join(f"- {line}" for line in lines) or "There are no open tasks.")
 
 
 def _what_was_done(tx: Tx, run_id: str | None) -> str:
@@ -82,7 +111,7 @@ def _what_was_done(tx: Tx, run_id: str | None) -> str:
 
 
 def _new(tx: Tx, harness: Harness, asked: Asked) -> Done:
-    done = _stop(tx, harness, asked)
+    done = _stop_turn(tx, harness, asked)
     session.close(tx, asked.session_id, harness.clock.now())
     return replace(done, text="A fresh conversation. The old one is kept (/sessions).")
 
@@ -129,7 +158,7 @@ def _undo(tx: Tx, harness: Harness, asked: Asked) -> Done:
     if asked.args:
         return Done("There are /undo (takes back the last exchange) and /undo files (puts back what was written).")
     waiting = transcript.last_waiting(tx, asked.session_id)
-    done = _stop(tx, harness, asked)
+    done = _stop_turn(tx, harness, asked)
     taken = waiting if waiting is not None else undo.take_back(tx, asked.session_id)
     if taken is None:
         return replace(done, text="There is nothing to take back.")
@@ -164,6 +193,7 @@ COMMANDS: dict[str, Command] = {
     "new": _new,
     "sessions": _sessions,
     "status": _status,
+    "tasks": _tasks,
     "model": _model,
     "think": _think,
     "undo": _undo,
@@ -183,9 +213,7 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     if done.stopped is not None:
         ended = TurnStopped(session_key=event.session_key, turn_id=done.stopped)
         events.append(ended.to_wire(f"{done.stopped}:stopped:{new_id(harness.clock)}"))
-    for task in done.tasks:
-        cancelled = TaskCancelled(task_id=task, session_key=event.session_key)
-        events.append(cancelled.to_wire(f"{task}:cancelled:{new_id(harness.clock)}"))
+    events += [task_list.cancelled_event(harness, task, event.session_key) for task in done.tasks]
     events.append(reply_event(harness, event, event.session_key))
     await announce(harness, events)
     harness.notifier.publish(event.session_key)

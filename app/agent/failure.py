@@ -7,6 +7,7 @@ from typing import Any
 from app.agent.announce import announce, reply_event
 from app.agent.finish import Reply
 from app.agent.harness import Harness
+from app.agent.report import fail_task
 from app.channels import outbox
 from app.db import Tx
 from app.events import Destination
@@ -25,12 +26,21 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     error = failed.get("error") or {}
     log.error("The run %s of %s failed: %s", run_id, failed.get("function_id"), error.get("message"))
     found = await harness.db.write(_close, harness, run_id, str(error.get("message", ""))[:500])
+    ended = await harness.db.write(fail_task, harness, run_id, _task_of(failed), TASK_FAILED)
+    if ended is not None:
+        await announce(harness, [ended])
     if found is None:
         return {"told": False}
     reply, session_key = found
     await announce(harness, [reply_event(harness, reply, session_key)])
     harness.notifier.publish(session_key)
     return {"told": True}
+
+
+def _task_of(failed: Mapping[str, Any]) -> str:
+    """The task that the failed run was at; empty if it was at none."""
+    event = failed.get("event") or {}
+    return str((event.get("data") or {}).get("taskId") or "")
 
 
 def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> tuple[Reply, str] | None:

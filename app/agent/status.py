@@ -6,8 +6,9 @@ from typing import Any
 from sqlalchemy import func, select
 
 from app.agent.harness import Harness
+from app.agent.task_list import describe
 from app.db import Tx, moment
-from app.sessions import calls, session, turns
+from app.sessions import session, turns
 from app.tables import approvals, messages, sessions, usage
 
 MAX_LISTED = 10
@@ -22,7 +23,7 @@ def status(tx: Tx, harness: Harness, session_id: str, session_key: str) -> str:
         f"Model: {own.model or harness.settings.model}{think}.",
         f"Messages in this conversation: {session.count_messages(tx, session_id)}. {_spent(tx, session_id)}",
         f"Now: {doing(turns.newest(tx, session_id), harness.clock.now())}.",
-        *_open_work(tx, session_id),
+        *_open_work(tx, harness, session_id, session_key),
     ]
     older = len(_of_key(tx, session_key)) - 1
     if older > 0:
@@ -84,8 +85,8 @@ def _spent(tx: Tx, session_id: str) -> str:
     return f"Context: about {last.input_tokens + last.output_tokens} tokens. Cost so far: {spent}."
 
 
-def _open_work(tx: Tx, session_id: str) -> list[str]:
-    lines = [f"Sub-agent at work: {call.child_key}" for call in calls.running_children(tx, session_id)]
+def _open_work(tx: Tx, harness: Harness, session_id: str, session_key: str) -> list[str]:
+    lines = [f"Task {line}" for line in describe(tx, harness, session_key)]
     waiting = tx.execute(
         select(approvals.c.tool).where(approvals.c.session_id == session_id, approvals.c.state == "pending")
     ).all()

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from app.agent.announce import announce, reply_event, start_message
 from app.agent.closing import sweep_approvals
 from app.agent.harness import Harness
+from app.agent.tasks import lost_starts
 from app.channels import outbox
 from app.db import Tx
 from app.events import MessageReceived
@@ -16,14 +17,15 @@ from app.tables import messages, sessions
 
 
 async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, Any]:
-    """Send start signals for open messages nobody works on and for unsent parts; of one session, or of all.
+    """Send start signals for open messages nobody works on, for unsent parts, and for tasks that should have begun.
 
-    Answers with how many of each were sent, as JSON.
+    Of one session key, or of all. Answers with how many of the first two were sent, as JSON.
     """
     now = harness.clock.now()
     closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
     wakes, replies = await harness.db.write(_due, harness, session_key)
-    events = closed + wakes + replies
+    lost = await harness.db.read(lost_starts, harness, session_key)
+    events = closed + wakes + replies + lost
     if events:
         await announce(harness, events)
     return {"woken": len(wakes), "unsent": len(replies), "at": now.isoformat()}

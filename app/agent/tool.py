@@ -74,6 +74,18 @@ class History(Protocol):
         ...
 
 
+class Tasks(Protocol):
+    """The open tasks of this conversation: what runs in the background, and what is set for a time."""
+
+    async def listed(self) -> Sequence[str]:
+        """A line for each open task, with its id first."""
+        ...
+
+    async def cancel(self, task_id: str) -> None:
+        """End an open task; it reports nothing. Raises NotFound with a sentence for the model."""
+        ...
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What one call may know. A tool gets everything from here and reads no environment, clock or global.
@@ -91,6 +103,7 @@ class ToolContext:
     allow_private_hosts: bool = False
     channel: str = ""
     history: History | None = None
+    tasks: Tasks | None = None
 
 
 ToolBody = Callable[..., Awaitable[ToolResult | str]]

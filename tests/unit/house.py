@@ -226,7 +226,14 @@ def sample_tools(log: list[str]) -> Toolbox:
         raise KeyError("a fault of the tool")
 
     @tool(Effect.UNSAFE, durable=True)
-    async def delegate_task(context: ToolContext, task: str, model: str | None = None) -> str:
+    async def delegate_task(
+        context: ToolContext,
+        task: str,
+        mode: str = "wait",
+        at: str | None = None,
+        handed_over: str = "none",
+        model: str | None = None,
+    ) -> str:
         """Delegate."""
         raise AssertionError("never run in a step")
 

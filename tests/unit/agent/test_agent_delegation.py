@@ -13,13 +13,13 @@ from app.agent.flow import Flow, Observation
 from app.agent.receive import receive
 from app.agent.report import NO_ANSWER, report
 from app.agent.sweep import sweep
+from app.agent.tasks import task_message
 from app.agent.think import think
 from app.events import CommandReceived, Destination, SubagentSpawn
 from app.sessions import session
 from app.tables import calls as call_rows
 from app.tables import messages
 from app.tables import turns as turn_rows
-from functions.sub_agent import task_message
 from tests.unit.house import RUN, SESSION, House, ask, begin, run_id, wishes
 
 CHILD = f"task:{RUN}:tool#0.0"
@@ -45,7 +45,7 @@ def spawned(observation: Observation) -> SubagentSpawn:
 
 
 async def child_begins(house: House, flow: Flow, run: str = run_id(7)) -> Flow:
-    event = task_message(spawned(await delegate(house, flow)))
+    event = task_message(spawned(await delegate(house, flow)), "count")
     return await begin(
         house,
         event.message,
@@ -181,7 +181,7 @@ async def test_a_child_that_never_began_is_not_waited_for(house: House, parent: 
     house.model.answers = ["I did not begin."]
     await think(house.harness, newer, ask())
     assert NOT_RUN in str(house.model.requests[-1][1])
-    event = task_message(spawn)
+    event = task_message(spawn, "count")
     late = await receive(house.harness, run_id(9), event, CHILD, False)
     assert (late["stop"], late["session_id"]) == ("superseded", "")
     await report(house.harness, spawn, "", False)
