@@ -21,7 +21,7 @@ async def cancel_task(
     context: ToolContext,
     task_id: Annotated[str, Field(min_length=1, description="Id of the task, as list_tasks shows it")],
 ) -> ToolResult:
-    """Cancel an open task; it ends and reports nothing."""
+    """Cancel an open task: it ends, or never begins, and reports nothing to anybody."""
     if context.tasks is None:
         return ToolResult(NONE, ok=False)
     await context.tasks.cancel(task_id)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from app.agent.flow import Flow
 from app.agent.harness import Harness
+from app.agent.progress import say_still_working
 from app.db import Tx
 from app.sessions import calls, session, turns
 
@@ -18,7 +19,8 @@ SEEN_EVERY_LOOKS = 20
 async def attend(harness: Harness, flow: Flow, work: Coroutine[None, None, T], call_id: int | None = None) -> T | None:
     """The result of `work`, or None when the turn was stopped and `work` cancelled.
 
-    While it runs, `seen_at` of the turn (and of the call `call_id`) is renewed every 20 s. Being cancelled itself
+    While it runs, `seen_at` of the turn (and of the call `call_id`) is renewed every 20 s, and the person hears now and
+    then that it does. Being cancelled itself
     (shutdown) cancels the work, waits for its end and passes the cancellation on.
     """
     task = asyncio.ensure_future(work)
@@ -30,6 +32,7 @@ async def attend(harness: Harness, flow: Flow, work: Coroutine[None, None, T], c
                 return None
             if looks % SEEN_EVERY_LOOKS == 0:
                 await _renew(harness, flow, call_id)
+                await say_still_working(harness, flow)
     finally:
         if not task.done():
             task.cancel()

@@ -87,6 +87,8 @@ def _stop_task(tx: Tx, harness: Harness, asked: Asked) -> Done:
 def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
     now = harness.clock.now()
     stopped = session.stop(tx, asked.session_id, now)
+    if stopped is not None:
+        outbox.withdraw(tx, f"{stopped}/progress", "the turn was stopped")
     summary = _what_was_done(tx, stopped)
     children = calls.running_children(tx, asked.session_id)
     for child in children:

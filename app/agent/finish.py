@@ -90,6 +90,7 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
     reply = _reply(tx, harness, flow)
     deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
     turns.end(tx, flow.run_id, state, now, error=None if state == "finished" else text[:500])
+    outbox.withdraw(tx, f"{flow.run_id}/progress", "the answer came first")
     if reply is None:  # nothing follows such a turn
         turns.settle(tx, flow.run_id, now)
         return

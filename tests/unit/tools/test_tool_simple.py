@@ -35,14 +35,17 @@ EFFECTS = {
     "search_history": Effect.READ,
     "send_file": Effect.UNSAFE,
     "web_fetch": Effect.READ,
+    "ask_user": Effect.READ,
     "delegate_task": Effect.UNSAFE,
+    "list_tasks": Effect.READ,
+    "cancel_task": Effect.IDEMPOTENT,
 }
 
 
 def test_the_toolbox_has_its_tools_with_their_effects() -> None:
     toolbox = make_toolbox(environment={})
     assert {name: tool.effect for name, tool in toolbox.tools.items()} == EFFECTS
-    assert [name for name, tool in toolbox.tools.items() if tool.durable] == ["delegate_task"]
+    assert [name for name, tool in toolbox.tools.items() if tool.durable] == ["ask_user", "delegate_task"]
 
 
 def test_the_schemas_are_small_and_flat() -> None:
@@ -140,7 +143,13 @@ async def test_what_cannot_be_sent_is_refused(call: Call, workspace: Path, monke
 
 
 async def test_delegate_task_is_never_run_in_a_step(call: Call) -> None:
-    assert delegate_task.validate({"task": "count"}) == {"task": "count", "model": None}
+    assert delegate_task.validate({"task": "count"}) == {
+        "task": "count",
+        "mode": "wait",
+        "at": None,
+        "handed_over": "none",
+        "model": None,
+    }
     with pytest.raises(BadInput):
         delegate_task.validate({"task": ""})
     with pytest.raises(RuntimeError, match="durable"):
