@@ -33,7 +33,10 @@ bench = typer.Typer(help="Measure this installation.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+approvals = typer.Typer(help="See and decide what waits for a person.", invoke_without_command=True)
+app.add_typer(approvals, name="approvals")
 
+Number = Annotated[str, typer.Argument(metavar="ID", help="The request's number.")]
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -103,6 +106,42 @@ def run(run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id."
 
 @app.command()
 def model(
+@approvals.callback()
+def approvals_by_default(context: typer.Context) -> None:
+    """See and decide what waits for a person; without a verb: list it."""
+    if context.invoked_subcommand is None:
+        list_approvals()
+
+
+@approvals.command(name="list")
+def list_approvals(as_json: AsJson = False) -> None:
+    """Show what waits, with the full arguments."""
+    from app.runs_text import approvals_page
+
+    found = asyncio.run(_approvals(_settings()))
+    typer.echo(_json({"approvals": found}) if as_json else approvals_page(found))
+
+
+@approvals.command()
+def approve(number: Number) -> None:
+    """Let a request be carried out."""
+    _decide(number, "approve", "")
+
+
+@approvals.command()
+def deny(
+    number: Number, reason: Annotated[list[str] | None, typer.Argument(help="Why; the agent reads it.")] = None
+) -> None:
+    """Refuse a request."""
+    _decide(number, "deny", " ".join(reason or ()))
+
+
+@approvals.command()
+def answer(number: Number, text: Annotated[list[str], typer.Argument(help="The answer.")]) -> None:
+    """Answer a question of the agent."""
+    _decide(number, "answer", " ".join(text))
+
+
     needs_local: Annotated[
         bool, typer.Option("--needs-local", hidden=True, help="Exit 0 if the local model is to be installed.")
     ] = False,
@@ -190,6 +229,24 @@ async def _runs(settings: "Settings", limit: int, status: str | None, function: 
 
 async def _run(settings: "Settings", run_id: str) -> dict[str, Any]:
     async with _service(settings) as (client, _):
+async def _approvals(settings: "Settings") -> list[dict[str, Any]]:
+    async with _service(settings) as (client, _):
+        return await client.approvals()
+
+
+def _decide(number: str, decision: str, words: str) -> None:
+    """Decide and say what came of it; exit code 1 if somebody was faster."""
+
+    async def decide() -> dict[str, Any]:
+        async with _service(_settings()) as (client, _):
+            return await client.decide(number, decision, words)
+
+    outcome = asyncio.run(decide())
+    typer.echo(outcome["text"], err=not outcome["done"])
+    if not outcome["done"]:
+        raise typer.Exit(1)
+
+
         return await client.run(run_id)
 
 

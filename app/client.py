@@ -158,6 +158,15 @@ class ServiceClient:
         """One run with its steps: `{"run": ..., "steps": [...]}`. Raises NotFound."""
         return await self._call("GET", f"/api/runs/{quote(run_id, safe='')}")
 
+    async def approvals(self) -> list[dict[str, Any]]:
+        """What waits for a person, oldest first."""
+        return list((await self._call("GET", "/api/approvals")).get("approvals", ()))
+
+    async def decide(self, number: str, decision: str, words: str = "") -> dict[str, Any]:
+        """Decide on a request: `{"id": ..., "done": whether this decision counted, "text": ...}`. Raises NotFound."""
+        body = {"decision": decision, "words": words}
+        return await self._call("POST", f"/api/approvals/{quote(number, safe='')}", body=body)
+
     async def _call(
         self,
         method: str,

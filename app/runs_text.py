@@ -29,6 +29,16 @@ def run_page(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def approvals_page(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What waits for a person, with everything that is needed to decide."""
+    return "\n\n".join(_approval(row) for row in rows) or "Nothing waits for a decision."
+
+
+def _approval(row: Mapping[str, Any]) -> str:
+    head = f"{row['id']}  {row['tool']}  for {row.get('requester') or 'nobody'} in {row['sessionKey']}"
+    return printable(f"{head}, until {row['expiresAt']}\n  {row['arguments']}\n  in {row['folder']}")
+
+
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
     shown = (run.get(name) for name in ("id", "function", "status", "startedAt"))
     return (*map(_text, shown), _took(run), _text(run.get("sessionKey")))

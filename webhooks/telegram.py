@@ -21,6 +21,8 @@ Accept = Callable[[MessageReceived | CommandReceived], Awaitable[None]]
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105
 MAX_BODY_BYTES = 2**20
+BUTTONS = ("approve", "deny", "answer")
+"""The commands that buttons may stand for."""
 FILE_KINDS = ("voice", "audio", "video", "video_note", "animation", "document")
 
 log = logging.getLogger("moab.webhooks")
@@ -47,9 +49,11 @@ def parse(body: bytes) -> Mapping[str, Any]:
 def to_event(update: Mapping[str, Any], *, bot_id: str) -> MessageReceived | CommandReceived | None:
     """The event for an update, or None if there is nothing to answer in it.
 
-    Only new messages count. An edit is no new message and above all never a command; bots are ignored, or two of
-    them would answer each other for ever; service messages and kinds of update not known here are nothing.
+    Only new messages and buttons count. An edit is no new message and above all never a command; bots are ignored, or
+    two of them would answer each other for ever; service messages and kinds of update not known here are nothing.
     """
+    if update.get("callback_query"):
+        return _pressed(_dict(update.get("callback_query")), bot_id)
     message = _dict(update.get("message"))
     chat, sender = _dict(message.get("chat")), _dict(message.get("from"))
     chat_id, message_id = _id(chat.get("id")), _id(message.get("message_id"))
@@ -59,20 +63,44 @@ def to_event(update: Mapping[str, Any], *, bot_id: str) -> MessageReceived | Com
     attachments = tuple(_attachments(message))
     if not text.strip() and not attachments:
         return None
-    # A thread of replies in an ordinary group also has a thread id; only a topic is a conversation of its own.
-    thread_id = _id(message.get("message_thread_id")) if message.get("is_topic_message") is True else None
-    place = f"telegram:{bot_id}:{chat_id}"
     return as_input(
         text,
-        message_key=f"{place}:{message_id}",
-        session_key=f"{place}:{thread_id}" if thread_id else place,
-        channel="telegram",
+        message_key=f"telegram:{bot_id}:{chat_id}:{message_id}",
         sender=_sender(sender),
-        destination=Destination(chat_id=chat_id, message_id=message_id, thread_id=thread_id),
         channel_meta=_meta(message, chat, sender),
         sent_at=_moment(message.get("date")),
         attachments=attachments,
+        **_place(message, bot_id, chat_id, message_id),
     )
+
+
+def _place(message: Mapping[str, Any], bot_id: str, chat_id: str, message_id: str) -> dict[str, Any]:
+    """The session of a message and where its answer goes."""
+    # A thread of replies in an ordinary group also has a thread id; only a topic is a conversation of its own.
+    thread_id = _id(message.get("message_thread_id")) if message.get("is_topic_message") is True else None
+    place = f"telegram:{bot_id}:{chat_id}"
+    return {
+        "session_key": f"{place}:{thread_id}" if thread_id else place,
+        "channel": "telegram",
+        "destination": Destination(chat_id=chat_id, message_id=message_id, thread_id=thread_id),
+    }
+
+
+def _pressed(query: Mapping[str, Any], bot_id: str) -> CommandReceived | None:
+    """A button under a message of ours stands for a command; who pressed it is who gives the command."""
+    message, sender = _dict(query.get("message")), _sender(_dict(query.get("from")))
+    query_id, message_id = _id(query.get("id")), _id(message.get("message_id"))
+    chat_id = _id(_dict(message.get("chat")).get("id"))
+    if not query_id or not chat_id or not message_id or sender is None:
+        return None
+    event = as_input(
+        f"/{_text(query.get('data'))}",
+        message_key=f"telegram:{bot_id}:{chat_id}:pressed:{query_id}",
+        sender=sender,
+        channel_meta={"callbackQueryId": query_id},
+        **_place(message, bot_id, chat_id, message_id),
+    )
+    return event if isinstance(event, CommandReceived) and event.command in BUTTONS else None
 
 
 def telegram_router(accept: Accept, *, secret: str, bot_id: str, allowed_chats: Collection[str]) -> APIRouter:
@@ -112,7 +140,9 @@ async def _accepted(accept: Accept, event: MessageReceived | CommandReceived) ->
             extra={"action": "accept_failed"},
         )
         return _refusal(500, "The message could not be stored; please deliver it again.")
-    return JSONResponse({})
+    query_id = event.channel_meta.get("callbackQueryId")
+    # A call of the Bot API may be given as the answer to an update: the button stops waiting at once.
+    return JSONResponse({"method": "answerCallbackQuery", "callback_query_id": query_id} if query_id else {})
 
 
 async def _body(request: Request) -> bytes:

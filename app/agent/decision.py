@@ -20,6 +20,7 @@ from app.sessions.deposit import Deposited
 from app.tables import messages
 
 COMMANDS = frozenset({"approve", "deny", "answer"})
+MAX_ANSWER_CHARS = 12_000
 OPERATOR = "terminal"
 """Whoever types at the terminal or uses `moab approvals` runs the service: he may decide on everything."""
 
@@ -38,11 +39,15 @@ class Person:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What to tell who decided, and the events that follow; `done` is false if nothing was decided."""
+    """What to tell who decided, and the events that follow; `done` is false if nothing was decided.
+
+    `shown` is true where the prompt itself says how it ended.
+    """
 
     text: str
     events: tuple[dict[str, Any], ...] = ()
     done: bool = False
+    shown: bool = False
     row: Approval | None = None
 
 
@@ -66,6 +71,8 @@ def _command(tx: Tx, harness: Harness, event: CommandReceived, command_key: str)
         outcome = decide(tx, harness, number, event.command, rest.strip(), person_of(event))
     else:
         outcome = Outcome(_open_requests(tx, session_id))
+    if outcome.shown and "callbackQueryId" in event.channel_meta:
+        return list(outcome.events)  # the button's own message tells it
     channel = harness.channels.get(event.channel)
     outbox.put(
         tx,
@@ -137,10 +144,16 @@ def _decided(
     closed = approvals.find(tx, row.id) or row
     record = calls.find(tx, row.run_id, row.step_key)
     if record is not None and state is not State.APPROVED:
-        told = answer if answer is not None else ended_text(closed)
+        told = ended_text(closed) if answer is None else _shortened(answer)
         calls.finish(tx, record.id, ok=state is State.ANSWERED, result=told, now=now)
-    events = (*mark_prompt(tx, harness, closed), decided_event(tx, harness, closed))
-    return Outcome(ended_text(closed), events, done=True, row=closed)
+    marked = mark_prompt(tx, harness, closed)
+    events = (*marked, decided_event(tx, harness, closed))
+    return Outcome(ended_text(closed), events, done=True, shown=bool(marked), row=closed)
+
+
+def _shortened(answer: str) -> str:
+    """An answer as a call's result: a tool could not say more either."""
+    return answer if len(answer) <= MAX_ANSWER_CHARS else f"{answer[:MAX_ANSWER_CHARS]}\n[The answer was longer.]"
 
 
 def may_decide(row: Approval, person: Person, admins: tuple[str, ...]) -> bool:

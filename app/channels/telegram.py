@@ -54,17 +54,19 @@ class TelegramChannel:
     async def send(self, destination: Destination, part: Part) -> SendResult:
         """One attempt. Telegram's refusal of the markup or of a chat that has moved is mended and asked once more.
 
-        A part is a text (`text`, `entities`) or a file of the workspace (`file`, `name`, `caption`).
+        A part is a text (`text`, `entities`; with `buttons` under it, or in the place of the message `edit`) or a file
+        of the workspace (`file`, `name`, `caption`).
         """
         if part.get("file"):
             return await self._send_file(destination, part)
+        method = "editMessageText" if part.get("edit") else "sendMessage"
         params = _message_params(destination, part)
-        answer = await self._post("sendMessage", params)
+        answer = await self._post(method, params)
         for _ in range(2):
             if not isinstance(answer, Answer) or (better := mended(params, answer)) is None:
                 break
             params = better
-            answer = await self._post("sendMessage", params)
+            answer = await self._post(method, params)
         return result_of(answer) if isinstance(answer, Answer) else answer
 
     async def _send_file(self, destination: Destination, part: Part) -> SendResult:
@@ -164,8 +166,13 @@ class _TokenTransport(httpx.AsyncBaseTransport):
 
 def _message_params(destination: Destination, part: Part) -> dict[str, Any]:
     params = {"text": part["text"]} | _where(destination)
+    if part.get("edit"):  # the buttons under the message go with it
+        params = {"text": part["text"], "chat_id": params["chat_id"], "message_id": part["edit"]}
     if part.get("entities"):
         params["entities"] = part["entities"]
+    if part.get("buttons"):
+        keyboard = [[{"text": b["text"], "callback_data": b["data"]} for b in row] for row in part["buttons"]]
+        params["reply_markup"] = {"inline_keyboard": keyboard}
     return params
 
 

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.agent.harness import Harness
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
 from app.sessions import transcript
+from app.web.approvals import Decided, decide_here, open_approvals
 from app.web.feed import feed
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -52,6 +53,14 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     async def session_messages(key: str, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
         lines = await harness.db.read(transcript.of_key, key, limit)
         return {"messages": [{"role": role, "text": text, "at": at.isoformat()} for role, text, at in lines]}
+
+    @router.get("/api/approvals")
+    async def list_approvals() -> dict[str, Any]:
+        return {"approvals": await harness.db.read(open_approvals)}
+
+    @router.post("/api/approvals/{number}")
+    async def decide_approval(number: str, decision: Decided) -> dict[str, Any]:
+        return await decide_here(harness, number, decision)
 
     @router.get("/api/runs")
     async def list_runs(

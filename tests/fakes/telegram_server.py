@@ -125,6 +125,8 @@ class TelegramServer(FakeServer):
         match method:
             case "sendMessage":
                 return self._message(params, bot)
+            case "editMessageText":
+                return self._edited(params)
             case "sendDocument" | "sendPhoto" | "sendVoice":
                 return self._file_message(method, params, bot)
             case "sendChatAction" | "setMyCommands" | "setMessageReaction" | "answerCallbackQuery":
@@ -153,7 +155,20 @@ class TelegramServer(FakeServer):
             raise Refusal("message text is empty")
         if units(text) > MAX_TEXT_UNITS:
             raise Refusal("message is too long")
+        check_keyboard(params.get("reply_markup"))
         return self._stored(params, bot, {"text": text} | self._checked_entities(text, params))
+
+    def _edited(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Edits change the text and take the buttons away; who looks for them finds the calls."""
+        known = [
+            message for message in self.sent(params.get("chat_id")) if message["message_id"] == params["message_id"]
+        ]
+        if not known:
+            raise Refusal("message to edit not found")
+        text = str(params.get("text") or "")
+        if not text.strip() or units(text) > MAX_TEXT_UNITS:
+            raise Refusal("message text is empty or too long")
+        return known[0] | {"text": text} | self._checked_entities(text, params)
 
     @staticmethod
     def _checked_entities(text: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -240,6 +255,15 @@ def check_entities(text: str, entities: Any) -> None:
         for edge in (start, end):
             if 0xDC00 <= int.from_bytes(encoded[edge * 2 : edge * 2 + 2], "little") <= 0xDFFF:
                 raise Refusal("ENTITY_BOUNDS_INVALID: inside a surrogate pair")
+
+
+def check_keyboard(markup: Any) -> None:
+    """Raises Refusal for an inline keyboard whose buttons Telegram would not take."""
+    for button in [button for row in (markup or {}).get("inline_keyboard", ()) for button in row]:
+        if not button.get("text"):
+            raise Refusal("can't parse inline keyboard button: Text buttons are unallowed")
+        if not 1 <= len(str(button.get("callback_data", "")).encode()) <= 64:
+            raise Refusal("BUTTON_DATA_INVALID")
 
 
 def _failure(entry: Mapping[str, Any]) -> Reply:

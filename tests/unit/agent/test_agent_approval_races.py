@@ -1,17 +1,19 @@
-"""Approvals on the embedded engine: the wait, the decision that comes too early or too late, and a restart in between."""
+"""Approvals on the embedded engine: the wait, the decision that comes too early or too late, a restart in between."""
 
+import functools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app import engines
 from app.agent import approval
 from app.agent.llm import Completion
 from app.events import CommandReceived, Destination, MessageReceived, Sender
 from app.sessions import approvals
 from app.tables import approvals as approval_rows
-from app.tables import calls, deliveries, turns
+from app.tables import calls, deliveries, messages, turns
 from tests.unit.core.embedded import Embedded, embedded
 from tests.unit.house import SESSION, message, wishes
 
@@ -111,12 +113,8 @@ async def test_the_same_tap_twice_is_one_decision(life: Embedded) -> None:
     assert life.house.log == ["push a"] and len(life.house.channel.sent) == 3
 
 
-@pytest.mark.parametrize("lossy", [False, True])
-async def test_row_9_a_newer_message_closes_the_request_and_the_tap_explains_itself(
-    life: Embedded, lossy: bool
-) -> None:
+async def test_row_9_a_newer_message_closes_the_request_and_the_tap_explains_itself(life: Embedded) -> None:
     """TRAPS: a pending approval blocks all messages -> a newer one takes its place at once."""
-    life.link.engine.singleton_lossy = lossy
     life.house.model.answers = [wishes(("push", {"what": "a"})), Completion("To both.")]
     number = await ask(life)
     await life.send(said("never mind", "k2"))
@@ -125,6 +123,22 @@ async def test_row_9_a_newer_message_closes_the_request_and_the_tap_explains_its
     await life.send(command("approve", number))
     assert life.house.channel.sent[-1] == closed and life.house.log == []
     assert [one.state for one in life.house.rows(calls.select())] == ["planned"]
+
+
+async def test_row_9_also_where_starts_are_lost(
+    tmp_path: Path, template: Path, clean_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "Engine", functools.partial(engines.Engine, singleton_lossy=True))
+    answers = (wishes(("push", {"what": "a"})), Completion("To all."))
+    async with embedded(tmp_path / "house", template, *answers, tool_policy="push=ask") as life:
+        number = await ask(life)
+        await life.send(said("never mind", "k2"))
+        await life.send(said("really", "k3"))
+        await life.pass_time(62, 31)
+        await life.send(command("approve", number))
+        assert life.house.channel.sent[-1].endswith("something newer took its place. It was not done.")
+        states = {one.state for one in life.house.rows(messages.select().where(messages.c.role == "user"))}
+        assert row(life).state == "superseded" and life.house.log == [] and states == {"answered"}
 
 
 async def test_row_10_a_tap_before_the_wait_exists(life: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,3 +216,23 @@ async def test_the_token_reaches_no_log_no_result_and_no_error(telegram, channel
 async def test_a_part_never_raises_whatever_is_in_it(telegram, channel):
     assert isinstance(await channel.send(Destination(chat_id="@name"), {"text": "\ud83d lone"}), Sent)
     assert isinstance(await channel.send(Destination(chat_id="nobody", message_id="x"), {"text": ""}), Refused)
+
+
+async def test_buttons_stand_under_the_part(telegram, channel):
+    rows = [[{"text": "Approve", "data": "approve K3"}, {"text": "Deny", "data": "deny K3"}]]
+    assert isinstance(await channel.send(HERE, PART | {"buttons": rows}), Sent)
+    (call,) = telegram.calls("sendMessage")
+    assert call.params["reply_markup"] == {
+        "inline_keyboard": [
+            [{"text": "Approve", "callback_data": "approve K3"}, {"text": "Deny", "callback_data": "deny K3"}]
+        ]
+    }
+
+
+async def test_a_part_in_the_place_of_another_takes_its_buttons_away(telegram, channel):
+    sent = await channel.send(GROUP, PART)
+    edited = await channel.send(GROUP, PART | {"text": "done", "entities": [], "edit": sent.receipt["messageId"]})
+    assert edited == sent
+    (call,) = telegram.calls("editMessageText")
+    assert call.params == {"chat_id": -1001, "message_id": sent.receipt["messageId"], "text": "done"}
+    assert isinstance(await channel.send(GROUP, PART | {"edit": 1}), Refused)

@@ -25,6 +25,7 @@ class FakeService:
         self.requests: list[tuple[list[str], dict[str, str]]] = []
         self.history: list[dict[str, Any]] = []
         self.runs: list[dict[str, Any]] = []
+        self.approvals: list[dict[str, Any]] = []
         self.refuse: list[tuple[int, Any]] = []
         self.refuse_posts: list[tuple[int, Any]] = []
         self.unsettled_looks = 0
@@ -75,6 +76,12 @@ class FakeService:
                     return 200, self._feed(int(query["after"]), wait)
                 case ["GET", "api", "sessions", _, "messages"]:
                     return 200, {"messages": self.history[-int(query["limit"]) :]}
+                case ["GET", "api", "approvals"]:
+                    return 200, {"approvals": self.approvals}
+                case ["POST", "api", "approvals", number]:
+                    done = any(row["id"] == number for row in self.approvals)
+                    self.approvals = [row for row in self.approvals if row["id"] != number]
+                    return 200, {"id": number, "done": done, "text": f"{body['decision']} {number} {body['words']}"}
                 case ["GET", "api", "runs"]:
                     return 200, {"runs": self.runs[: int(query["limit"])]}
                 case ["GET", "api", "runs", run_id] if run_id == "R1":

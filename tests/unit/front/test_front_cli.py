@@ -48,7 +48,7 @@ sys.stderr.write(" ".join(sorted(set(sys.modules) & set({HEAVY!r}))))
     assert "chat" in done.stdout
 
 
-@pytest.mark.parametrize("verb", ["chat", "serve", "send", "runs", "run", "model", "bench"])
+@pytest.mark.parametrize("verb", ["chat", "serve", "send", "runs", "run", "model", "bench", "approvals"])
 def test_every_verb_explains_itself(moab: Moab, verb: str) -> None:
     done = moab(verb, "--help")
     assert done.returncode == 0 and "Usage: " in done.stdout
@@ -149,3 +149,20 @@ def test_a_terminal_that_cannot_show_an_answer_shows_the_rest(moab: Moab, servic
 def test_the_token_of_the_settings_is_sent(moab: Moab, service: FakeService, tmp_path: Path) -> None:
     moab("send", "hello", MOAB_API_TOKEN="sesame")
     assert all(headers["Authorization"] == "Bearer sesame" for _, headers in service.requests)
+
+
+def test_approvals_are_listed_and_decided(moab: Moab, service: FakeService) -> None:
+    service.approvals = [
+        {
+            "id": "K3F9", "tool": "bash", "arguments": '{"command": "rm -r \\u001b[2J"}', "folder": "/w",
+            "requester": "telegram:7", "sessionKey": "telegram:1:2", "expiresAt": "2026-01-05T12:00:00+00:00",
+        }
+    ]  # fmt: skip
+    for shown in (moab("approvals").stdout, moab("approvals", "list").stdout):
+        assert "K3F9  bash  for telegram:7 in telegram:1:2" in shown and "rm -r" in shown and "\x1b" not in shown
+    assert json.loads(moab("approvals", "list", "--json").stdout)["approvals"][0]["id"] == "K3F9"
+    done = moab("approvals", "deny", "K3F9", "not", "today")
+    assert (done.returncode, done.stdout.strip()) == (0, "deny K3F9 not today")
+    late = moab("approvals", "approve", "K3F9")
+    assert (late.returncode, late.stderr.strip()) == (1, "approve K3F9")
+    assert moab("approvals").stdout.strip() == "Nothing waits for a decision."

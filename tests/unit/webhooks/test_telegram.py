@@ -249,3 +249,48 @@ async def test_a_message_that_could_not_be_stored_is_asked_for_again(caplog):
     service.fault = None
     assert (await service.post(update())).status_code == 200
     assert len(service.accepted) == 1
+
+
+def pressed(data="approve K3F9", **changes):
+    message = {"message_id": 9, "chat": {"id": 42, "type": "private"}, "from": {"id": 1, "is_bot": True}}
+    query = {"id": "8800", "from": USER, "message": message, "data": data} | changes
+    return {"update_id": 2, "callback_query": query}
+
+
+def test_a_button_is_the_command_it_stands_for_of_who_pressed_it():
+    event = to_event(pressed("answer K3F9 2"), bot_id="123")
+    assert isinstance(event, CommandReceived)
+    assert (event.command, event.args, event.sender.id) == ("answer", "K3F9 2", "5")
+    assert event.message_key == "telegram:123:42:pressed:8800" and event.session_key == "telegram:123:42"
+    assert event.destination == Destination(chat_id="42", message_id="9")
+
+
+def test_a_button_in_a_topic_belongs_to_the_topic():
+    chat = {"id": -1001, "type": "supergroup"}
+    message = {"message_id": 9, "chat": chat, "message_thread_id": 3, "is_topic_message": True}
+    event = to_event(pressed(message=message), bot_id="123")
+    assert (event.session_key, event.destination.thread_id) == ("telegram:123:-1001:3", "3")
+
+
+@pytest.mark.parametrize(
+    "query", [{"data": "stop"}, {"data": ""}, {"data": None}, {"message": None}, {"id": None}, {"from": None}]
+)
+def test_no_other_button_is_anything(query):
+    assert to_event(pressed(**query), bot_id="123") is None
+
+
+async def test_a_button_stops_waiting_at_once_and_only_in_chats_that_are_allowed():
+    taken = []
+
+    async def accept(event):
+        taken.append(event)
+
+    app = FastAPI()
+    app.include_router(telegram_router(accept, secret=SECRET, bot_id="123", allowed_chats={"42"}))
+    headers = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers) as http:
+        answer = await http.post("/webhooks/telegram", json=pressed())
+        assert answer.json() == {"method": "answerCallbackQuery", "callback_query_id": "8800"}
+        elsewhere = pressed(message={"message_id": 9, "chat": {"id": 43, "type": "private"}})
+        assert (await http.post("/webhooks/telegram", json=elsewhere)).json() == {}
+    assert [event.command for event in taken] == ["approve"]
