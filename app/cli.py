@@ -4,6 +4,7 @@
 
 import asyncio
 import contextlib
+import gc
 import importlib.metadata
 import io
 import json
@@ -31,12 +32,12 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure this installation.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 approvals = typer.Typer(help="See and decide what waits for a person.", invoke_without_command=True)
 app.add_typer(approvals, name="approvals")
 
 Number = Annotated[str, typer.Argument(metavar="ID", help="The request's number.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -104,8 +105,6 @@ def run(run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id."
     typer.echo(_json(found) if as_json else run_page(found))
 
 
-@app.command()
-def model(
 @approvals.callback()
 def approvals_by_default(context: typer.Context) -> None:
     """See and decide what waits for a person; without a verb: list it."""
@@ -142,6 +141,8 @@ def answer(number: Number, text: Annotated[list[str], typer.Argument(help="The a
     _decide(number, "answer", " ".join(text))
 
 
+@app.command()
+def model(
     needs_local: Annotated[
         bool, typer.Option("--needs-local", hidden=True, help="Exit 0 if the local model is to be installed.")
     ] = False,
@@ -227,8 +228,6 @@ async def _runs(settings: "Settings", limit: int, status: str | None, function: 
         return await client.runs(limit, status, function)
 
 
-async def _run(settings: "Settings", run_id: str) -> dict[str, Any]:
-    async with _service(settings) as (client, _):
 async def _approvals(settings: "Settings") -> list[dict[str, Any]]:
     async with _service(settings) as (client, _):
         return await client.approvals()
@@ -247,6 +246,8 @@ def _decide(number: str, decision: str, words: str) -> None:
         raise typer.Exit(1)
 
 
+async def _run(settings: "Settings", run_id: str) -> dict[str, Any]:
+    async with _service(settings) as (client, _):
         return await client.run(run_id)
 
 
@@ -327,6 +328,8 @@ def main() -> None:
         typer.echo(f"moab: A fault inside ended this ({type(error).__name__}: {error}).", err=True)
         typer.echo("moab: LOG_LEVEL=debug shows where it happened.", err=True)
         sys.exit(1)
+    finally:
+        gc.freeze()  # or the interpreter spends a second at its exit on collecting the modules of the model client
 
 
 if __name__ == "__main__":
