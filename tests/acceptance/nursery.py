@@ -182,8 +182,8 @@ async def _rehearse(home: Path) -> None:
             telegram_bot_token=TOKEN, telegram_webhook_secret="rehearsal",
         )  # fmt: skip
         model.script({"tool_calls": [{"name": "bash", "arguments": {"command": "true"}}]})
-        async with running(settings, port=0) as service, httpx.AsyncClient(base_url=service.url) as client:
-            await client.post("/api/messages", params={"wait": 20}, json={"message": "rehearse"})
+        async with running(settings, port=0) as service, httpx.AsyncClient(timeout=90) as client:
+            await client.post(f"{service.url}/api/messages", params={"wait": 60}, json={"message": "rehearse"})
 
 
 def _needed_modules() -> list[str]:

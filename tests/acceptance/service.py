@@ -66,6 +66,11 @@ class Service:
         self.url = until(self._noted_url, "the start of the service")
         return self
 
+    def live_until(self, failpoint: str) -> None:
+        """Start, and wait for the end at `failpoint`, which may come before anybody could talk to it."""
+        self._child = self._nursery.start(self.command(["serve", "--port", "0"], MOAB_FAILPOINT=failpoint))
+        assert self.ended() == -9
+
     def command(self, arguments: Sequence[str], **settings: str) -> Command:
         environment = {
             "PATH": os.environ["PATH"],
@@ -75,12 +80,12 @@ class Service:
             "AGENT_MODEL": "openai/fake",
             "AGENT_API_BASE": f"{self.stage.model.url}/v1",
             "OPENAI_API_KEY": MODEL_KEY,
+            "TOOL_POLICY": "*=allow",
             "TELEGRAM_BOT_TOKEN": TOKEN,
             "TELEGRAM_WEBHOOK_SECRET": SECRET,
             "TELEGRAM_ALLOWED_CHATS": ",".join(map(str, range(1000, 2000))),
             "TELEGRAM_API_BASE_URL": self.stage.telegram.url,
         }
-            "TOOL_POLICY": "*=allow",
         folder = self.home.parent
         return Command(
             list(arguments), environment | self.settings | settings, str(folder), str(self.errors), **self._twists
@@ -133,8 +138,9 @@ class Service:
     def update(self, update: Mapping[str, Any], secret: str = SECRET) -> int:
         """Deliver an update as Telegram does; the status, 0 if the connection broke off."""
         headers = {"X-Telegram-Bot-Api-Secret-Token": secret}
+        body = json.dumps(update)  # like Telegram: half a pair of surrogates is escaped
         try:
-            return self._http.post(f"{self.url}/webhooks/telegram", json=update, headers=headers).status_code
+            return self._http.post(f"{self.url}/webhooks/telegram", content=body, headers=headers).status_code
         except httpx.TransportError:
             return 0
 

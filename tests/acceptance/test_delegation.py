@@ -2,17 +2,23 @@
 
 import pytest
 
+from app.agent.act import STOPPED_BY_USER
+from app.agent.commands import STOPPED_TASK
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.rules import check_transcripts
 from tests.acceptance.service import Service, until
 from tests.acceptance.stage import Chat
+from tests.acceptance.test_steering import bash, group_lives, until_written
 
 REPLY = "The sub-agent found it."
 REPORT = "The answer is forty-two."
 
 
+def delegate(chat: Chat) -> dict[str, object]:
+    return {"tool_calls": [{"name": "delegate_task", "arguments": {"task": f"find it {chat.tag}"}}]}
+
+
 def script_task(service: Service, chat: Chat, child_delay_s: float = 0.0) -> None:
-    delegate = {"name": "delegate_task", "arguments": {"task": f"find it {chat.tag}"}}
     service.stage.script(
         chat.tag,
         {"text": REPORT, "when": {"last_user": "find it", "has_result_of": "bash"}},
@@ -23,7 +29,7 @@ def script_task(service: Service, chat: Chat, child_delay_s: float = 0.0) -> Non
         },
         {"text": "still at it", "when": {"last_user": "how far"}},
         {"text": REPLY, "when": {"has_result_of": "delegate_task"}},
-        {"tool_calls": [delegate]},
+        delegate(chat),
     )
 
 
@@ -104,4 +110,29 @@ def test_message_while_the_child_works(make_service: MakeService) -> None:
         if "how far" in str(request["messages"])
     )
     assert "Still running as task:" in meanwhile[0] and afterwards == [REPORT]
+    check_transcripts(service)
+
+
+def test_stop_ends_the_child_too(make_service: MakeService) -> None:
+    """Also when an older turn delegated to it; and what was stopped is not told as news."""
+    service = make_service().start()
+    chat = service.stage.chat()
+    service.stage.script(
+        chat.tag,
+        {**bash("echo $$ > group; sleep 60"), "when": {"last_user": "find it"}},
+        {"text": "still at it", "when": {"last_user": "how far"}},
+        delegate(chat),
+    )
+
+    service.say(chat, "let it be found")
+    group = int(until_written(service, "group"))
+    service.say(chat, "how far")
+    until(lambda: service.stage.replies(chat), "the answer of the second turn")
+    service.say(chat, "/stop")
+    until(lambda: not group_lives(group), "the end of the process group", within_s=3)
+    service.settle()
+
+    assert service.stage.replies(chat) == ["still at it", "Stopped."]
+    results = {row["name"]: row["result"] for row in service.rows("SELECT name, result FROM calls")}
+    assert results == {"delegate_task": STOPPED_TASK, "bash": STOPPED_BY_USER}
     check_transcripts(service)

@@ -27,8 +27,16 @@ FAILPOINTS = [
     *("deposit.committed", "receive.committed", *THINKS, *TOOLS),
     *("finish.committed", "finish.announced", "send.claimed", "send.accepted", "send.recorded"),
 ]
+BESIDE = "beside "
+READS = [f"{BESIDE}tool.{place}:{n}" for n in (1, 2) for place in ("started", "done", "recorded")]
+STORIES = [*FAILPOINTS, f"{BESIDE}think.committed:1", *READS]
+
 REPLIES = {"send.claimed": [UNKNOWN_NOTICE], "send.accepted": [REPLY, UNKNOWN_NOTICE]}
 """Between claim and receipt nobody knows whether Telegram has it, so it is not sent again but spoken of, once."""
+LIVES = [
+    *("receive.committed", "think.answered", "think.committed", "tool.recorded", "tool.started", "tool.done"),
+    *("think.committed", "tool.recorded", "think.committed", "finish.committed", "finish.announced", "send.recorded"),
+]
 
 Story = Callable[[str, int], None]
 
@@ -69,6 +77,26 @@ def tell(service: Service, failpoint: str) -> None:
     check_tools(service, chat, failpoint)
 
 
+def tell_of_reads(service: Service, failpoint: str) -> None:
+    """The same for two reads that run side by side: both results are there, in their order, whoever read them."""
+    chat = service.stage.chat()
+    reads = [{"name": "read", "arguments": {"path": path}} for path in ("USER.md", "MEMORY.md")]
+    service.stage.script(chat.tag, {"text": REPLY, "when": {"has_result_of": "read"}}, {"tool_calls": reads})
+
+    service.start(failpoint)
+    service.update(chat.update("read both"))
+    assert service.ended() == -9
+    service.start()
+    service.settle()
+
+    check_transcripts(service)
+    assert service.stage.replies(chat) == [REPLY]
+    _, last = service.stage.asked(chat.tag)
+    results = [m["content"] for m in last["messages"] if m["role"] == "tool"]
+    assert ["Who you work for" in results[0], "What is worth knowing" in results[1]] == [True, True]
+    assert service.rows("SELECT DISTINCT state FROM calls") == [{"state": "finished"}]
+
+
 def check_tools(service: Service, chat: Chat, failpoint: str) -> None:
     """Only the unsafe call whose end nobody saw is in doubt: it is reported, the others are done."""
     cut_off = failpoint in ("tool.started:1", "tool.done:1")
@@ -88,7 +116,10 @@ def stories(nursery: Nursery, stage: Stage, tmp_path_factory: pytest.TempPathFac
     def told(failpoint: str, number: int) -> None:
         service = Service(nursery, stage, tmp_path_factory.mktemp("kill") / "home")
         try:
-            tell(service, failpoint)
+            if failpoint.startswith(BESIDE):
+                tell_of_reads(service, failpoint.removeprefix(BESIDE))
+            else:
+                tell(service, failpoint)
         except BaseException as error:
             error.add_note(service.errors.read_text() if service.errors.exists() else "There is no log.")
             raise
@@ -96,15 +127,38 @@ def stories(nursery: Nursery, stage: Stage, tmp_path_factory: pytest.TempPathFac
             service.close()
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        begun = {(f, n): pool.submit(told, f, n) for n in range(ROUNDS) for f in FAILPOINTS}
+        begun = {(f, n): pool.submit(told, f, n) for n in range(ROUNDS) for f in STORIES}
         yield lambda failpoint, number: begun[failpoint, number].result()
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("failpoint", FAILPOINTS)
+@pytest.mark.parametrize("failpoint", STORIES)
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_one_turn_survives(stories: Story, failpoint: str, number: int) -> None:
     stories(failpoint, number)
+
+
+def test_a_turn_of_many_lives(nursery: Nursery, stage: Stage, tmp_path: Path) -> None:
+    """One turn, killed again in every process that takes it up, until there is no place left."""
+    service = Service(nursery, stage, tmp_path / "home")
+    chat = stage.chat()
+    script_turn(stage, chat)
+    try:
+        service.start("deposit.committed")
+        service.update(chat.update("do three things"))
+        assert service.ended() == -9
+        for failpoint in LIVES:
+            service.live_until(failpoint)
+        service.start()
+        service.settle()
+
+        check_transcripts(service)
+        assert stage.replies(chat) == [REPLY]
+        assert service.workspace("lines.txt") == "line\n"
+        assert len(stage.asked(chat.tag)) == 4
+        assert service.rows("SELECT DISTINCT state FROM calls") == [{"state": "finished"}]
+    finally:
+        service.close()
 
 
 def test_no_failpoint_is_left_out() -> None:

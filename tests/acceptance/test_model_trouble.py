@@ -8,6 +8,7 @@ from app.agent.context import NUDGE
 from app.agent.llm import Trouble
 from app.agent.loop import TOO_MANY_STEPS, TWICE_EMPTY
 from app.agent.recovery import EXPLANATIONS
+from app.agent.repetition import STOP_AFTER, STOPPED
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.rules import check_transcripts
 from tests.acceptance.service import Service
@@ -115,9 +116,10 @@ def test_shrinks_a_context_that_is_too_long(service: Service) -> None:
 
 def test_stops_at_the_iteration_limit(service: Service) -> None:
     chat = service.stage.chat()
-    again = {"tool_calls": [{"name": "ls", "arguments": {}}]}
-    service.stage.script(chat.tag, again | {"times": 1})
-    service.stage.model.script(again | {"times": None, "when": {"has_result_of": "ls"}})
+    look = [{"tool_calls": [{"name": "ls", "arguments": {"path": path}}]} for path in (".", "skills")]
+    service.stage.script(chat.tag, look[1] | {"times": 1})
+    for number in range(30):
+        service.stage.model.script(look[number % 2] | {"when": {"has_result_of": "ls"}})
 
     service.say(chat, "for ever")
     service.settle()
@@ -128,6 +130,19 @@ def test_stops_at_the_iteration_limit(service: Service) -> None:
     assert "1 step left" in requests[-1]["messages"][-1]["content"]
     assert turn_of(service, chat)[0] == "failed"
     check_transcripts(service)
+
+
+def test_stops_when_nothing_new_is_tried(service: Service) -> None:
+    chat = service.stage.chat()
+    again = {"tool_calls": [{"name": "find", "arguments": {"pattern": "*"}}]}
+    service.stage.script(chat.tag, again | {"times": 1})
+    service.stage.model.script(again | {"times": None, "when": {"has_result_of": "find"}})
+
+    service.say(chat, "for ever")
+    service.settle()
+
+    assert only_reply(service, chat).startswith(STOPPED.format(names="find"))
+    assert len(service.stage.asked(chat.tag)) == STOP_AFTER
 
 
 def test_an_empty_answer_is_asked_about_once(service: Service) -> None:
@@ -156,7 +171,10 @@ def test_calls_that_make_no_sense_are_explained_to_the_model(service: Service) -
         {"id": "call_1", "name": "bash", "arguments": {"cmd": "ls"}},
         {"id": "call_1", "name": "read", "arguments": "[1]"},
     ]
-    service.stage.script(chat.tag, {"tool_calls": nonsense, "times": 2}, {"text": "I give up"})
+    other = [*nonsense[:3], {"id": "call_1", "name": "read", "arguments": "[2]"}]
+    service.stage.script(
+        chat.tag, {"tool_calls": nonsense, "times": 1}, {"tool_calls": other, "times": 1}, {"text": "I give up"}
+    )
 
     service.say(chat, "try")
     service.settle()

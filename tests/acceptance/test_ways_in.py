@@ -78,6 +78,30 @@ def test_strangers_stay_outside(service: Service) -> None:
     assert service.stage.replies(chat) == [] and service.stage.typing_signs(chat) == []
 
 
+def test_odd_texts_pass_every_hop(service: Service) -> None:
+    """Half a pair of surrogates, NUL, raw bytes and a very long word: from Telegram, from the model and from a tool."""
+    chat = service.stage.chat()
+    odd = "half \ud83d pair, nul \x00, whole \U0001f600"
+    service.stage.script(
+        chat.tag,
+        {"text": f"{odd} {'x' * 5000}", "when": {"last_role": "tool"}},
+        {
+            "tool_calls": [
+                {"name": "bash", "arguments": {"command": "head -c 3000 /dev/urandom; printf '\\0\\355\\240\\200'"}}
+            ]
+        },
+    )
+
+    service.say(chat, odd)
+    service.settle()
+
+    replies = service.stage.replies(chat)
+    assert len(replies) == 2 and replies[0].startswith("half ") and "\U0001f600" in replies[0]
+    assert "".join(replies).count("x") == 5000
+    assert service.rows("SELECT state FROM turns") == [{"state": "finished"}]
+    check_transcripts(service)
+
+
 def test_http_waits_for_the_reply(service: Service) -> None:
     answer = service.post("/api/messages", {"message": "hello", "messageKey": "mine:1"}, wait=20)
     again = service.post("/api/messages", {"message": "hello", "messageKey": "mine:1"}, wait=20)

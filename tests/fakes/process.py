@@ -63,7 +63,8 @@ class FakeProcess:
         return found
 
     def control(self, path: str, body: Mapping[str, Any]) -> Any:
-        return httpx.post(self.url + path, json=dict(body), trust_env=False).raise_for_status().json()
+        content = json.dumps(dict(body))  # also what is no valid UTF-8 can be scripted
+        return httpx.post(self.url + path, content=content, trust_env=False).raise_for_status().json()
 
     def close(self) -> None:
         self._process.terminate()
