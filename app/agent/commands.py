@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from app.agent import status, task_list
 from app.agent.announce import announce, reply_event
+from app.agent.closing import supersede
 from app.agent.harness import Harness
 from app.agent.undo import undo_files
 from app.channels import outbox
@@ -29,6 +30,7 @@ HELP = """\
 /tasks lists what runs in the background or is set for a time
 /model [name or default] shows or changes the model of this conversation
 /think [off, low, medium or high] shows or changes how much the model thinks
+/approve or /deny, with its number and a reason, decides on a request; /answer answers a question
 /undo takes back the last exchange
 /undo files puts back the files that the last turn wrote
 /search words looks for what was said
@@ -87,6 +89,7 @@ def _stop_task(tx: Tx, harness: Harness, asked: Asked) -> Done:
 def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
     now = harness.clock.now()
     stopped = session.stop(tx, asked.session_id, now)
+    supersede(tx, harness, asked.session_id, run_id="")
     if stopped is not None:
         outbox.withdraw(tx, f"{stopped}/progress", "the turn was stopped")
     summary = _what_was_done(tx, stopped)

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.events import Destination, MessageReceived, wire_safe
-from app.tables import approvals, calls, messages, sessions, turns
+from app.tables import approvals, calls, messages, sessions, tasks, turns
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ID_CHARACTERS = 8
@@ -165,9 +165,12 @@ def whom(tx: Tx, session_id: str, channels: Sequence[str]) -> Asked | None:
 
 def _parent(tx: Tx, session_id: str) -> str | None:
     """The session whose turn delegated to this one."""
-    key = select(sessions.c.key).where(sessions.c.id == session_id).scalar_subquery()
-    found: str | None = tx.scalar(select(calls.c.session_id).where(calls.c.child_key == key).limit(1))
-    return found
+    key = tx.scalar(select(sessions.c.key).where(sessions.c.id == session_id)) or ""
+    awaited: str | None = tx.scalar(select(calls.c.session_id).where(calls.c.child_key == key).limit(1))
+    if awaited is not None:
+        return awaited
+    apart: str | None = tx.scalar(select(tasks.c.session_id).where(tasks.c.id == key.removeprefix("task:")))
+    return apart
 
 
 def session_key(tx: Tx, approval: Approval) -> str:

@@ -168,6 +168,46 @@ async def test_a_decision_whose_event_was_lost_is_found_within_five_minutes(life
     assert life.house.log == ["push a"] and life.house.channel.sent[-1] == "Done."
 
 
+async def test_a_request_is_valid_after_a_restart(life: Embedded) -> None:
+    """TRAPS: approvals lost on restart."""
+    number = await ask(life)
+    await life.restart()
+    await life.pass_time(1200, 290)
+    assert row(life).state == "pending" and len(await life.runs("handle-message")) == 1
+    await life.send(command("approve", number))
+    assert life.house.log == ["push a"] and life.house.channel.sent[-1] == "Done."
+    assert sum("May I run" in text for text in life.house.channel.sent) == 1
+
+
+async def test_a_decision_that_nobody_heard_of_is_heard_at_the_next_start(life: Embedded) -> None:
+    number = await ask(life)
+    with life.house.tx() as tx:
+        found = approvals.find(tx, number)
+        assert found is not None
+        approvals.decide(tx, found, approvals.State.APPROVED, life.clock.now(), by="Ada")
+    await life.restart()
+    assert life.house.log == ["push a"] and life.house.channel.sent[-1] == "Done."
+
+
+async def test_a_sub_agents_request_is_put_to_who_gave_the_task(
+    tmp_path: Path, template: Path, clean_environment: None
+) -> None:
+    answers = [
+        wishes(("delegate_task", {"task": "push it"})),
+        wishes(("push", {"what": "a"})),
+        Completion("Pushed."),
+        Completion("All done."),
+    ]
+    async with embedded(tmp_path / "house", template, *answers, tool_policy="push=ask") as life:
+        await life.send(said())
+        assert row(life).requester == "test:7" and row(life).request["origin"] == "task"
+        assert row(life).id in life.house.channel.sent[0]
+        await life.pass_time(1200, 290)
+        await life.send(command("approve", row(life).id))
+        assert life.house.log == ["push a"] and life.house.channel.sent[-1] == "All done."
+        assert len(await life.runs("handle-message")) == 1 and len(await life.runs("sub-agent")) == 1
+
+
 async def test_a_long_wait_stays_owned_and_ends_visibly(life: Embedded) -> None:
     """TRAPS: approvals expire visibly. Nobody wakes a second turn meanwhile."""
     number = await ask(life)
@@ -184,6 +224,8 @@ async def test_a_long_wait_stays_owned_and_ends_visibly(life: Embedded) -> None:
 async def test_stop_closes_what_was_asked(life: Embedded) -> None:
     number = await ask(life)
     await life.send(command("stop"))
+    assert row(life).state == "superseded"
+    assert any("is closed: something newer" in text for text in life.house.channel.sent)
     await life.send(command("approve", number))
     assert "is closed: something newer took its place" in life.house.channel.sent[-1] and life.house.log == []
 

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from app.agent.accept import accept
+from app.agent.sweep import send_unsent
 from app.agent.tool import Toolbox
 from app.clock import ManualClock
 from app.engine.history import RunRow
@@ -38,6 +39,18 @@ class Embedded:
             seconds -= step_s
             await self.link.engine.idle()
 
+    async def restart(self) -> None:
+        """The process ends calmly and another one of the same home goes on."""
+        await self.link.stop()
+        self.house = self.house.rebooted()
+        self.link = EmbeddedLink(self.house.harness.settings, self.clock)
+        self.house = replace(self.house, harness=replace(self.house.harness, sender=self.link))
+        self.link.mount(FastAPI(), self.house.harness, all_functions)
+        await self.link.start()
+        await self.link.sync("")
+        await send_unsent(self.house.harness)
+        await self.link.engine.idle()
+
     async def runs(self, function: str) -> list[RunRow]:
         """Runs of a function, oldest first."""
         return list(reversed(await self.link.engine.runs(function=f"moab-{function}", limit=1000)))
@@ -61,8 +74,9 @@ async def embedded(
     link.mount(FastAPI(), house.harness, all_functions)
     await link.start()
     await link.sync("")
+    one = Embedded(house, link, clock)
     try:
-        yield Embedded(house, link, clock)
+        yield one
     finally:
-        await link.stop()
+        await one.link.stop()
         await house.db.close()
