@@ -71,12 +71,12 @@ class Settings(BaseSettings):
     agent_name: str = "Moab"
     agent_model: str = ""
     fallback_agent_model: str = ""
+    subagent_model: str = ""
+    summary_model: str = ""
     agent_workspace: Path | None = None
     agent_max_iterations: Annotated[int, Field(ge=1, le=200)] = 20
     agent_api_base: str = ""
     model_timeout_s: Annotated[float, Field(gt=0)] = 300.0
-    heartbeat_cron: str = "*/30 * * * *"
-    timezone: str = "UTC"
     model_stream: bool = True
     context_tokens: Annotated[int, Field(ge=0)] = 0
     budget_turn_tokens: Annotated[int, Field(ge=0)] = 2_000_000
@@ -88,6 +88,8 @@ class Settings(BaseSettings):
     tool_policy: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
     approval_admins: Annotated[tuple[str, ...], NoDecode] = ()
     approval_expires: str = "12h"
+    heartbeat_cron: str = "*/30 * * * *"
+    timezone: str = "UTC"
 
     moab_home: Path = Path("~/.moab")
     database_url: str = Field(default="", repr=False)
@@ -198,13 +200,13 @@ class Settings(BaseSettings):
     def is_local_model(self) -> bool:
         return self.model == LOCAL_MODEL
 
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must never be printed: keys, tokens, and passwords in addresses."""
     @property
     def approval_lifetime(self) -> timedelta:
         """How long a request waits for its decision."""
         return _duration(self.approval_expires)
 
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must never be printed: keys, tokens, and passwords in addresses."""
         values = [getattr(self, name) for name in type(self).model_fields]
         keys = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
         passwords = [

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from app.agent.coverage import newest_user, visible
-from app.agent.pruning import Message, prune, shrink
 from app.agent.provider import with_thinking
+from app.agent.pruning import Message, prune, shrink
 from app.agent.summary import OPENING
 from app.events import safe_text, wire_safe
 from app.sessions.calls import CallRecord, CallState
@@ -96,6 +96,8 @@ def user_text(entry: Entry) -> str:
         text = f"{sender}: {text}"
     if entry.origin not in (None, "person", "task"):
         text = f"[From {entry.origin}, not from a person]\n{text}"
+    for mark in entry.data.get("marks", ()):
+        text = f"[{mark}]\n{text}"
     for attachment in entry.data.get("attachments", ()):
         name = attachment.get("name") or attachment.get("mime") or ""
         text += f"\n[Attached {attachment.get('kind', 'file')}: {name} — its content is not available here]"

@@ -30,6 +30,8 @@ class Flow(Frozen):
     stop: Stop | None = None
     model: str = ""
     fallback: str = ""
+    summary_model: str = ""
+    think: str = ""
     compact: bool = False
     delegates: bool = True
     max_iterations: int = 20
@@ -52,9 +54,9 @@ class Call(Frozen):
 
 
 class Thought(Frozen):
-    """What one think step came to."""
+    """What one think step came to; `compact` and `spent` asked no model."""
 
-    kind: Literal["act", "say", "empty", "failed", "superseded", "stopped", "stale", "crashed"]
+    kind: Literal["act", "say", "empty", "failed", "compact", "spent", "superseded", "stopped", "stale", "crashed"]
     head: int | None = None
     calls: tuple[Call, ...] = ()
     trouble: Trouble | None = None
@@ -79,6 +81,13 @@ class Observation(Frozen):
     ok: bool = True
     ask: Ask | None = None
     invoke: dict[str, Any] | None = None
+
+
+class Compaction(Frozen):
+    """What one compact step came to: a summary was recorded, there is nothing to cover, or this try failed."""
+
+    kind: Literal["done", "nothing", "failed", "superseded", "stopped", "stale", "crashed"]
+    wait_until: str | None = None
 
 
 class Ending(Frozen):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from app.agent.flow import Compaction  # SORT
-from app.agent.flow import Ask, Call, Ending, Flow, Observation, Thought
-from app.agent.recovery import EXPLANATIONS, Trials, next_move
+from app.agent.flow import Ask, Call, Compaction, Ending, Flow, Observation, Thought
+from app.agent.llm import Trouble
+from app.agent.recovery import EXPLANATIONS, MAX_COMPACTIONS, SUMMARY_TRIES, Trials, next_move
 from app.agent.repetition import NOTE_AFTER, STOP_AFTER, STOPPED, of_round
 
 TOO_MANY_STEPS = "I stopped after {limit} steps without coming to an end. Tell me how to go on."
@@ -52,6 +52,8 @@ class Steps(Protocol):
 class Bodies:
     """The bodies of a turn's steps; each looks first for its own record, so that it may run twice.
 
+    `compact(request)` gives a Compaction.
+
     `think(request)` gives a Thought, `act(call)` and `observe(call, outcome)` an Observation, `prompt(call)` puts a
     call that waits for a person before that person, `finish(request)` gives an Ending, all as JSON.
     """
@@ -75,6 +77,7 @@ class Progress:
     trials: Trials = field(default_factory=Trials)
     last_round: str = ""
     repeats: int = 0
+    overflow: bool = False
     compactions: int = 0
     summaries: int = 0
 
@@ -88,16 +91,12 @@ class Progress:
             "nudge": self.empty,
             "repeats": self.repeats if self.repeats + 1 >= NOTE_AFTER else 0,
             "compactions": self.compactions,
+            "overflow": self.overflow,
         }
 
     def compaction(self, flow: Flow, attempt: int) -> dict[str, Any]:
-        models = (flow.summary_model or self.model, self.model, self.model)
-        return {
-            "key": f"compact#{self.summaries}",
-            "model": models[attempt],
-            "attempt": attempt,
-            "overflow": self.trials.compacted,
-        }
+        model = (flow.summary_model if attempt == 0 else flow.fallback) or self.model
+        return {"key": f"compact#{self.summaries}", "model": model, "attempt": attempt}
 
     def after_thought(self) -> "Progress":
         return replace(self, thoughts=self.thoughts + 1)
@@ -127,37 +126,35 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
         progress = progress.after_thought()
         match thought.kind:
             case "act":
-                stopped = await _act_all(steps, body, thought)
-                if stopped is not None:
-                    return await _stopped(steps, body, stopped, progress)
-                progress = progress.after_round(thought.calls)
-                if progress.repeats + 1 >= STOP_AFTER:
-                    names = ", ".join(sorted({call.name for call in thought.calls}))
-                    return await _finish(steps, body, progress, text=STOPPED.format(names=names), state="failed")
+                result = await _act_and_observe(steps, body, thought, progress)
             case "say" | "spent":
-                ending = await _finish(steps, body, progress, head=thought.head, text=thought.message)
-                if ending.kind != "more":
-                    return ending
-                progress = progress.after_round()
+                result = await _finish(steps, body, progress, head=thought.head, text=thought.message)
             case "empty" if progress.empty:
-                return await _finish(steps, body, progress, text=TWICE_EMPTY, state="failed")
+                result = await _finish(steps, body, progress, text=TWICE_EMPTY, state="failed")
             case "empty":
-                progress = replace(progress, empty=True)
+                result = replace(progress, empty=True)
             case "compact":
-                progress, stopped = await _compact(steps, body, progress, flow)
-                if stopped is not None:
-                    return await _stopped(steps, body, stopped, progress)
+                result = await _compact(steps, body, progress, flow)
             case "failed":
-                recovered = await _recover(steps, thought, progress, flow)
-                if recovered is None:
-                    return await _finish(steps, body, progress, text=_explain(thought), state="failed")
-                progress = recovered
-            case "crashed":
-                return await _finish(steps, body, progress, text=CRASHED, state="failed")
+                result = await _recover(steps, body, thought, progress, flow)
             case _:
-                return await _stopped(steps, body, thought.kind, progress)
+                result = await _stopped(steps, body, thought.kind, progress)
+        if isinstance(result, Ending) and result.kind != "more":
+            return result
+        progress = result if isinstance(result, Progress) else progress.after_round()
     text = TOO_MANY_STEPS.format(limit=flow.max_iterations)
     return await _finish(steps, body, progress, text=text, state="failed")
+
+
+async def _act_and_observe(steps: Steps, body: Bodies, thought: Thought, progress: Progress) -> Progress | Ending:
+    stopped = await _act_all(steps, body, thought)
+    if stopped is not None:
+        return await _stopped(steps, body, stopped, progress)
+    progress = progress.after_round(thought.calls)
+    if progress.repeats + 1 < STOP_AFTER:
+        return progress
+    names = ", ".join(sorted({call.name for call in thought.calls}))
+    return await _finish(steps, body, progress, text=STOPPED.format(names=names), state="failed")
 
 
 async def _act_all(steps: Steps, body: Bodies, thought: Thought) -> str | None:
@@ -195,21 +192,42 @@ async def _delegate(steps: Steps, body: Bodies, call: Call) -> Observation:
     return Observation.model_validate(await steps.run("observe", body.observe, call.wire(), outcome))
 
 
-async def _recover(steps: Steps, thought: Thought, progress: Progress, flow: Flow) -> Progress | None:
+async def _compact(steps: Steps, body: Bodies, progress: Progress, flow: Flow) -> Progress | Ending:
+    """Summarise until it helps; the last try asks no model."""
+    if progress.compactions >= MAX_COMPACTIONS:  # a think step asks for no more; a turn must end whatever it asks
+        return await _finish(steps, body, progress, text=EXPLANATIONS[Trouble.OVERFLOW], state="failed")
+    kind = "failed"
+    for attempt in range(SUMMARY_TRIES + 1):
+        request = progress.compaction(flow, attempt)
+        progress = replace(progress, summaries=progress.summaries + 1)
+        done = Compaction.model_validate(await steps.run("compact", body.compact, request))
+        kind = done.kind
+        if kind != "failed":
+            break
+        if done.wait_until is not None:
+            await steps.sleep_until("wait", datetime.fromisoformat(done.wait_until))
+    if kind not in ("done", "nothing", "failed"):
+        return await _stopped(steps, body, kind, progress)
+    return replace(progress, compactions=progress.compactions + 1, overflow=False)
+
+
+async def _recover(steps: Steps, body: Bodies, thought: Thought, progress: Progress, flow: Flow) -> Progress | Ending:
     if thought.trouble is None:
-        return None
+        return await _finish(steps, body, progress, text=thought.message, state="failed")
     move, trials = next_move(thought.trouble, progress.trials, has_fallback=bool(flow.fallback))
     progress = replace(progress, trials=trials)
-    if move == "wait" and thought.wait_until is not None:
-        await steps.sleep_until("wait", datetime.fromisoformat(thought.wait_until))
-        return progress
-    if move == "fall_back":
-        return replace(progress, model=flow.fallback)
-    return progress if move == "shrink" else None
-
-
-def _explain(thought: Thought) -> str:
-    return EXPLANATIONS[thought.trouble] if thought.trouble else thought.message
+    match move:
+        case "wait" if thought.wait_until is not None:
+            await steps.sleep_until("wait", datetime.fromisoformat(thought.wait_until))
+        case "compact":
+            progress = replace(progress, overflow=True)
+        case "fall_back":
+            progress = replace(progress, model=flow.fallback)
+        case "shrink":
+            pass
+        case _:
+            return await _finish(steps, body, progress, text=EXPLANATIONS[thought.trouble], state="failed")
+    return progress
 
 
 async def _stopped(steps: Steps, body: Bodies, kind: str, progress: Progress) -> Ending:

@@ -10,8 +10,13 @@ WAITS_S = (2.0, 8.0, 30.0)
 
 MAX_WAITS = len(WAITS_S)
 MAX_SHRINKS = 6
+MAX_COMPACTIONS = 3
+"""How often in a row a turn may summarise before it has to think."""
 
-Move = Literal["wait", "fall_back", "shrink", "explain"]
+SUMMARY_TRIES = 2
+"""How often a model is asked for a summary that helps; then one is made without a model."""
+
+Move = Literal["wait", "fall_back", "compact", "shrink", "explain"]
 
 
 @dataclass(frozen=True)
@@ -21,19 +26,27 @@ class Trials:
     waits: int = 0
     shrinks: int = 0
     fell_back: bool = False
+    compacted: bool = False
 
     def succeeded(self) -> "Trials":
         return replace(self, waits=0)
 
 
 def next_move(trouble: Trouble, trials: Trials, *, has_fallback: bool) -> tuple[Move, Trials]:
-    """The move and the trials with it counted. Overflow shrinks; refusals fall back at once; the rest waits first."""
+    """The move and the trials with it counted.
+
+    Overflow is summarised, then shrunk, and never falls back: another model is not for that. What is refused, and a
+    model that is away, falls back at once; an overloaded one is waited for first.
+    """
     can_fall_back = has_fallback and not trials.fell_back
     if trouble is Trouble.OVERFLOW:
+        if not trials.compacted:
+            return "compact", replace(trials, compacted=True)
         if trials.shrinks < MAX_SHRINKS:
             return "shrink", replace(trials, shrinks=trials.shrinks + 1)
         return "explain", trials
-    patient = trouble in (Trouble.OVERLOADED, Trouble.UNAVAILABLE)
+    away = trouble is Trouble.UNAVAILABLE
+    patient = trouble is Trouble.OVERLOADED or (away and not can_fall_back)
     if patient and trials.waits < MAX_WAITS:
         return "wait", replace(trials, waits=trials.waits + 1)
     if can_fall_back and trouble is not Trouble.INVALID:

@@ -1,38 +1,34 @@
 """The think step: show the model the transcript, record its words and wishes, or return the failure as a value."""
 
-import asyncio
+import functools
 import logging
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
+from app.agent import spending
 from app.agent.attend import attend
-from app.agent.context import NUDGE, budget_note, build_context
+from app.agent.briefing import Look, brief
 from app.agent.flow import Call, Flow, Thought
 from app.agent.harness import Harness
-from app.agent.llm import Completion, ModelFailure
-from app.agent.prompts import compact_prompt, system_prompt
-from app.agent.pruning import Message
+from app.agent.llm import Asking, Completion, Facts, ModelFailure
 from app.agent.recovery import pause_s
-from app.agent.repetition import fingerprint, repeat_note
+from app.agent.repetition import fingerprint
+from app.agent.state_block import open_work
 from app.agent.tool import Effect, Toolbox
-from app.db import Tx, insert_if_absent
+from app.db import Tx
 from app.failpoints import reach
 from app.log import redacted
-from app.sessions import session, transcript, turns
+from app.sessions import session, transcript, turns, usage
 from app.sessions.calls import running_elsewhere
 from app.sessions.deposit import attach_open
 from app.sessions.session import Claim
-from app.sessions.transcript import Entry, NewCall
-from app.tables import usage
+from app.sessions.transcript import NewCall
 
 log = logging.getLogger("moab.agent")
 
 MAX_WISHES = 32
 """How many tool calls of one answer are taken up; a run may have 1,000 steps in all."""
-
-COMPACT_MESSAGES = 8
-"""How many messages a tiny model is shown."""
 
 MAX_NAME_CHARS = 64
 """Of a tool's name as the model wrote it: it becomes part of a step's id."""
@@ -43,21 +39,23 @@ WAIT_FOR_OTHER_S = 1.0
 
 async def think(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> dict[str, Any]:
     """A Thought as JSON. `request` has key, iteration, model, waits, shrink and nudge (see `Progress.request`)."""
-    shown = await _look(harness, flow, request)
-    if isinstance(shown, Thought):
-        return shown.wire()
-    head, entries = shown
-    toolbox = toolbox_of(harness, flow)
-    messages = await _messages(harness, flow, request, entries)
+    facts = await harness.llm.facts(str(request["model"]))
+    look = await _look(harness, flow, request, facts)
+    if isinstance(look, Thought):
+        return look.wire()
+    tools = toolbox_of(harness, flow).schemas()
+    briefing = await brief(harness, flow, request, look, facts, tools)
+    if briefing is None:
+        return (await _unasked(harness, flow, request, Thought(kind="compact"))).wire()
     reach("think.asking")
-    asking = harness.llm.complete(str(request["model"]), messages, toolbox.schemas())
-    answer = await attend(harness, flow, asking)
+    asking = Asking(flow.think, briefing.stable, _listener(harness, flow))
+    answer = await attend(harness, flow, harness.llm.complete(str(request["model"]), briefing.messages, tools, asking))
     reach("think.answered")
     if answer is None:
-        return Thought(kind="stopped").wire()
+        return (await _unasked(harness, flow, request, Thought(kind="stopped"))).wire()
     if isinstance(answer, ModelFailure):
         return (await _failed(harness, flow, request, answer)).wire()
-    thought = await harness.db.write(_record, harness, flow, request, head, answer)
+    thought = await harness.db.write(_record, harness, flow, request, look.head, answer, facts)
     harness.notifier.publish(flow.session_key)
     reach("think.committed")
     return thought.wire()
@@ -70,22 +68,27 @@ def toolbox_of(harness: Harness, flow: Flow) -> Toolbox:
     return harness.toolbox if flow.delegates else harness.toolbox.without("delegate_task", "ask_user")
 
 
-async def _look(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> Thought | tuple[int | None, list[Entry]]:
+def _listener(harness: Harness, flow: Flow) -> Callable[[str], None] | None:
+    """What hears of an answer as it grows; None where it is not streamed."""
+    if flow.compact or not harness.settings.model_stream:
+        return None
+    return functools.partial(harness.notifier.show, flow.session_key)
+
+
+async def _look(harness: Harness, flow: Flow, request: Mapping[str, Any], facts: Facts) -> Thought | Look:
     """Our own record if this step ran before; else the transcript with everything open attached.
 
     A tool that an older turn still runs is waited for: its result belongs to what the model is shown.
     """
     while True:
-        found = await harness.db.write(_try_look, harness, flow, request)
+        found = await harness.db.write(_try_look, harness, flow, request, facts)
         harness.notifier.publish(flow.session_key)
         if found is not None:
             return found
         await harness.notifier.wait(flow.session_key, WAIT_FOR_OTHER_S)
 
 
-def _try_look(
-    tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]
-) -> Thought | tuple[int | None, list[Entry]] | None:
+def _try_look(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any], facts: Facts) -> Thought | Look | None:
     now = harness.clock.now()
     recorded = transcript.find_step(tx, flow.run_id, request["key"])
     if recorded is not None:
@@ -99,7 +102,13 @@ def _try_look(
     if running is not None:
         return None
     head = attach_open(tx, flow.session_id)
-    return head, transcript.load(tx, flow.session_id, head)
+    entries = transcript.load(tx, flow.session_id, head)
+    last = usage.last_thought(tx, flow.session_id)
+    tokens = spending.expected_tokens(harness, entries, last, facts)
+    refused = spending.reserve(tx, harness, flow, str(request["key"]), str(request["model"]), facts, tokens, now)
+    if refused is not None:
+        return Thought(kind="spent", message=refused)
+    return Look(head, entries, last, open_work(tx, flow.session_id))
 
 
 def _thought(harness: Harness, flow: Flow, head: int, planned: list[tuple[str, str, str]]) -> Thought:
@@ -122,24 +131,20 @@ def _thought(harness: Harness, flow: Flow, head: int, planned: list[tuple[str, s
     return Thought(kind="act", head=head, calls=calls)
 
 
-async def _messages(harness: Harness, flow: Flow, request: Mapping[str, Any], entries: list[Entry]) -> list[Message]:
-    notes = [NUDGE] if request["nudge"] else []
-    warning = budget_note(request["iteration"], flow.max_iterations)
-    if warning and not flow.compact:
-        notes.append(warning)
-    if request.get("repeats"):
-        notes.append(repeat_note(request["repeats"]))
-    if flow.compact:
-        return build_context(entries[-COMPACT_MESSAGES:], compact_prompt(harness.settings.agent_name), notes=notes)
-    today = harness.daily_log.today()
-    knowledge = await asyncio.to_thread(harness.workspace.read, today)
-    system = system_prompt(knowledge, name=harness.settings.agent_name, today=today, zone=harness.settings.timezone)
-    return build_context(entries, system, shrink_level=request["shrink"], notes=notes)
+async def _unasked(harness: Harness, flow: Flow, request: Mapping[str, Any], thought: Thought) -> Thought:
+    """`thought`, once what was held for the call is given back."""
+    await harness.db.write(usage.release, flow.run_id, str(request["key"]))
+    return thought
 
 
 async def _failed(harness: Harness, flow: Flow, request: Mapping[str, Any], failure: ModelFailure) -> Thought:
     until = harness.clock.now() + timedelta(seconds=pause_s(request["waits"], failure.retry_after_s))
-    await harness.db.write(turns.wait_until, flow.run_id, until)
+
+    def wait(tx: Tx) -> None:
+        usage.release(tx, flow.run_id, str(request["key"]))
+        turns.wait_until(tx, flow.run_id, until)
+
+    await harness.db.write(wait)
     log.info("The model call failed (%s): %s", failure.trouble, failure.message, extra={"run": flow.run_id})
     return Thought(
         kind="failed", trouble=failure.trouble, message=redacted(failure.message)[:300], wait_until=until.isoformat()
@@ -147,7 +152,13 @@ async def _failed(harness: Harness, flow: Flow, request: Mapping[str, Any], fail
 
 
 def _record(
-    tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any], head: int | None, answer: Completion
+    tx: Tx,
+    harness: Harness,
+    flow: Flow,
+    request: Mapping[str, Any],
+    head: int | None,
+    answer: Completion,
+    facts: Facts,
 ) -> Thought:
     """Words are recorded only by the holder of the session; what the call cost, always."""
     now = harness.clock.now()
@@ -163,7 +174,7 @@ def _record(
         )
         for i, wish in enumerate(answer.wishes[:MAX_WISHES])
     ]
-    _note_usage(tx, flow, request, answer, now)
+    spending.settle(tx, flow, str(request["key"]), str(request["model"]), facts, answer, now)
     claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
     if claim is not Claim.HELD:
         return Thought(kind=claim.value)  # type: ignore[arg-type]  # busy needs steers=False
@@ -177,21 +188,8 @@ def _record(
         parent=head,
         text=answer.text,
         new_calls=calls,
-        data={"model": request["model"]},
+        data={"model": request["model"]} | ({"thinking": answer.thinking} if answer.thinking else {}),
         now=now,
     )
     return _thought(harness, flow, message_id, [(c.step_key, c.name, c.arguments) for c in calls])
 
-
-def _note_usage(tx: Tx, flow: Flow, request: Mapping[str, Any], answer: Completion, now: datetime) -> None:
-    row = {
-        "run_id": flow.run_id,
-        "step_key": request["key"],
-        "session_id": flow.session_id,
-        "model": request["model"],
-        "input_tokens": answer.input_tokens,
-        "output_tokens": answer.output_tokens,
-        "cost_usd": answer.cost_usd,
-        "at": now,
-    }
-    insert_if_absent(tx, usage, row)

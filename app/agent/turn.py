@@ -4,6 +4,7 @@ import functools
 
 from app.agent.act import act, observe
 from app.agent.approval import prompt
+from app.agent.compaction import compact
 from app.agent.finish import finish
 from app.agent.flow import Flow
 from app.agent.harness import Harness
@@ -15,6 +16,7 @@ def bodies_of(harness: Harness, flow: Flow) -> Bodies:
     """What `run_turn` needs for this turn."""
     return Bodies(
         think=functools.partial(think, harness, flow),
+        compact=functools.partial(compact, harness, flow),
         act=functools.partial(act, harness, flow),
         prompt=functools.partial(prompt, harness, flow),
         observe=functools.partial(observe, harness, flow),

@@ -156,6 +156,12 @@ def close(tx: Tx, session_id: str, now: datetime) -> None:
     tx.execute(update(sessions).where(sessions.c.id == session_id).values(closed_at=now))
 
 
+def head_of(tx: Tx, session_id: str) -> int | None:
+    """The newest message of a session's transcript."""
+    head: int | None = tx.scalar(select(sessions.c.head_id).where(sessions.c.id == session_id))
+    return head
+
+
 def choices(tx: Tx, session_id: str) -> tuple[str, str]:
     """The model and the level of thinking that people chose for a session; "" where they did not."""
     row = tx.execute(select(sessions.c.model, sessions.c.think).where(sessions.c.id == session_id)).first()

@@ -101,18 +101,32 @@ class Script:
     endings: list[dict[str, Any]] = field(default_factory=lambda: [ANSWERED])
     observations: dict[str, Any] = field(default_factory=dict)
     prompted: list[str] = field(default_factory=list)
+    compactions: list[dict[str, Any]] = field(default_factory=lambda: [{"kind": "done"}])
     requests: list[dict[str, Any]] = field(default_factory=list)
+    summarised: list[dict[str, Any]] = field(default_factory=list)
     finished: list[dict[str, Any]] = field(default_factory=list)
     observed: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def bodies(self) -> Bodies:
-        return Bodies(think=self.think, act=self.act, observe=self.observe, finish=self.finish, prompt=self.prompt)
+        return Bodies(
+            think=self.think,
+            compact=self.compact,
+            act=self.act,
+            observe=self.observe,
+            finish=self.finish,
+            prompt=self.prompt,
+        )
 
     async def think(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         self.requests.append(dict(request))
         number = int(request["key"].partition("#")[2])
         return self.thoughts[min(number, len(self.thoughts) - 1)]
+
+    async def compact(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.summarised.append(dict(request))
+        number = int(request["key"].partition("#")[2])
+        return self.compactions[min(number, len(self.compactions) - 1)]
 
     async def act(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
         usual = {"kind": "invoke", "invoke": {"task": "t"}} if call["durable"] else {"kind": "done"}
@@ -279,11 +293,54 @@ async def test_a_refusal_falls_back_at_once_and_stays_there() -> None:
     assert [r["model"] for r in script.requests] == ["test/model", "other/model", "other/model"]
 
 
-async def test_overflow_shrinks_without_a_wait_or_an_iteration_and_stays_shrunk() -> None:
-    script = Script([failed("overflow"), failed("overflow"), act("look", number=2), say()])
+async def test_overflow_is_summarised_then_shrunk_without_a_wait_or_an_iteration_and_stays_shrunk() -> None:
+    script = Script([failed("overflow"), {"kind": "compact"}, *[failed("overflow")] * 2, act("look", number=4), say()])
     _, steps = await play(script)
-    assert steps.ids == ["think", "think", "think", "tool-look", "think", "finish"]
-    assert [(r["shrink"], r["iteration"]) for r in script.requests] == [(0, 0), (1, 0), (2, 0), (2, 1)]
+    assert steps.ids == ["think", "think", "compact", *["think"] * 3, "tool-look", "think", "finish"]
+    assert [(r["overflow"], r["shrink"], r["iteration"]) for r in script.requests] == [
+        (False, 0, 0),
+        (True, 0, 0),
+        (False, 0, 0),
+        (False, 1, 0),
+        (False, 2, 0),
+        (False, 2, 1),
+    ]
+
+
+async def test_a_summary_that_fails_is_tried_again_by_another_model_then_made_without_one() -> None:
+    """Compaction frees nothing and fires every turn: tries are capped."""
+    tries = [{"kind": "failed", "wait_until": UNTIL}, {"kind": "failed"}, {"kind": "done"}]
+    script = Script([{"kind": "compact"}, say()], compactions=tries)
+    _, steps = await play(script, fallback="other/model")
+    assert steps.ids == ["think", "compact", "wait", "compact", "compact", "think", "finish"]
+    assert [(r["key"], r["model"], r["attempt"]) for r in script.summarised] == [
+        ("compact#0", "test/model", 0),
+        ("compact#1", "other/model", 1),
+        ("compact#2", "other/model", 2),
+    ]
+    assert [(r["compactions"], r["iteration"]) for r in script.requests] == [(0, 0), (1, 0)]
+
+
+async def test_a_turn_thinks_between_summaries() -> None:
+    script = Script([{"kind": "compact"}, act("look", number=1), {"kind": "compact"}, say()])
+    await play(script)
+    assert [r["compactions"] for r in script.requests] == [0, 1, 0, 1]
+    assert [r["key"] for r in script.summarised] == ["compact#0", "compact#1"]
+
+
+async def test_a_budget_that_is_used_up_is_a_normal_end() -> None:
+    script = Script([{"kind": "spent", "message": "No more today."}])
+    ending, steps = await play(script)
+    assert (ending.kind, steps.ids) == ("answered", ["think", "finish"])
+    assert script.finished == [{"key": "finish#1", "head": None, "text": "No more today.", "state": "finished"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("superseded", "superseded"), ("stopped", "stopped"), ("stale", "offered")]
+)
+async def test_what_stops_a_turn_while_it_summarises(kind: str, ending: str) -> None:
+    found, _ = await play(Script([{"kind": "compact"}], compactions=[{"kind": kind}]))
+    assert found.kind == ending
 
 
 async def test_what_cannot_be_mended_is_explained() -> None:
@@ -326,6 +383,7 @@ SCENARIOS = [
     Script([failed("rejected"), failed("overflow"), act("look", number=2), say(), say()], [{"kind": "more"}, ANSWERED]),
     Script([act("look")]),
     Script([{"kind": "empty"}]),
+    Script([{"kind": "compact"}, failed("overflow"), {"kind": "compact"}, say()], compactions=[{"kind": "failed"}]),
     Script([act("look", "push", number=0)], observations={"tool#0.1": {"kind": "stale"}}),
 ]
 
@@ -343,6 +401,8 @@ THOUGHTS = st.sampled_from(
         say(),
         {"kind": "empty"},
         *map(failed, ["overloaded", "unavailable", "rejected", "quota", "overflow", "invalid"]),
+        {"kind": "compact"},
+        {"kind": "spent", "message": "No more."},
         {"kind": "superseded"},
         {"kind": "stopped"},
         {"kind": "stale"},

@@ -7,8 +7,9 @@ from app.agent.recovery import EXPLANATIONS, MAX_SHRINKS, MAX_WAITS, Trials, nex
 
 NONE = Trials()
 PATIENT = Trials(waits=MAX_WAITS)
-SHRUNK = Trials(shrinks=MAX_SHRINKS)
+SHRUNK = Trials(shrinks=MAX_SHRINKS, compacted=True)
 FELL = Trials(fell_back=True)
+SUMMED = Trials(compacted=True)
 
 
 @pytest.mark.parametrize(
@@ -20,8 +21,10 @@ FELL = Trials(fell_back=True)
         (Trouble.OVERLOADED, PATIENT, False, "explain", PATIENT),
         (Trouble.OVERLOADED, FELL, True, "wait", Trials(waits=1, fell_back=True)),
         (Trouble.OVERLOADED, Trials(waits=3, fell_back=True), True, "explain", Trials(waits=3, fell_back=True)),
-        (Trouble.UNAVAILABLE, NONE, True, "wait", Trials(waits=1)),
-        (Trouble.UNAVAILABLE, PATIENT, True, "fall_back", Trials(fell_back=True)),
+        (Trouble.UNAVAILABLE, NONE, True, "fall_back", FELL),
+        (Trouble.UNAVAILABLE, NONE, False, "wait", Trials(waits=1)),
+        (Trouble.UNAVAILABLE, FELL, True, "wait", Trials(waits=1, fell_back=True)),
+        (Trouble.UNAVAILABLE, PATIENT, True, "fall_back", FELL),
         (Trouble.UNAVAILABLE, PATIENT, False, "explain", PATIENT),
         (Trouble.REJECTED, NONE, True, "fall_back", FELL),
         (Trouble.REJECTED, NONE, False, "explain", NONE),
@@ -29,8 +32,9 @@ FELL = Trials(fell_back=True)
         (Trouble.QUOTA, NONE, True, "fall_back", FELL),
         (Trouble.QUOTA, NONE, False, "explain", NONE),
         (Trouble.INVALID, NONE, True, "explain", NONE),
-        (Trouble.OVERFLOW, NONE, False, "shrink", Trials(shrinks=1)),
-        (Trouble.OVERFLOW, Trials(shrinks=5), True, "shrink", SHRUNK),
+        (Trouble.OVERFLOW, NONE, True, "compact", SUMMED),
+        (Trouble.OVERFLOW, SUMMED, True, "shrink", Trials(shrinks=1, compacted=True)),
+        (Trouble.OVERFLOW, Trials(shrinks=5, compacted=True), True, "shrink", SHRUNK),
         (Trouble.OVERFLOW, SHRUNK, True, "explain", SHRUNK),
     ],
 )

@@ -44,7 +44,7 @@ ONLY = {
     "webhooks": BASE,
     "local_model": {"errors"},
     "client": {"errors", "events"},
-    "agent.loop": {"agent.flow", "agent.recovery", "agent.repetition"},
+    "agent.loop": {"agent.flow", "agent.llm", "agent.recovery", "agent.repetition"},
     "agent.policy": {"errors"},
     "agent.context": {
         "agent.coverage",

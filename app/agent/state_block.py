@@ -1,0 +1,45 @@
+"""What is open in a session, from records: pinned to every thought, so that no summary can make the model forget it."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+
+from app.db import Tx
+from app.sessions import calls
+from app.tables import approvals, tasks
+
+MAX_LINES = 12
+TEXT_CHARS = 160
+
+NOTE = "Open work in this conversation, from the records (true now, whatever was said before):\n{lines}"
+
+
+def open_work(tx: Tx, session_id: str) -> list[str]:
+    """One line for each sub-agent that works, task that waits or runs, and request that a person has not answered."""
+    children = calls.running_children(tx, session_id)
+    named = {child.child_key for child in children}
+    lines = [f"- sub-agent {child.child_key} is running: {_short(child.arguments)}" for child in children]
+    query = select(tasks.c.id, tasks.c.state, tasks.c.task, tasks.c.due_at).where(
+        tasks.c.session_id == session_id, tasks.c.ended_at.is_(None)
+    )
+    for row in tx.execute(query.order_by(tasks.c.id)):
+        due = f", due {row.due_at:%Y-%m-%d %H:%M} UTC" if row.due_at else ""
+        lines += [f"- task {row.id} is {row.state}{due}: {_short(row.task)}"] if row.id not in named else []
+    asked = select(approvals.c.kind, approvals.c.tool, approvals.c.id).where(
+        approvals.c.session_id == session_id, approvals.c.state == "pending"
+    )
+    lines += [f"- {row.kind} {row.id} ({row.tool}) waits for a person" for row in tx.execute(asked)]
+    return lines
+
+
+def state_note(lines: Sequence[str]) -> str | None:
+    """The block, or None where nothing is open."""
+    if not lines:
+        return None
+    more = [f"- and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
+    return NOTE.format(lines="\n".join([*lines[:MAX_LINES], *more]))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "…"
