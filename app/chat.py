@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterator
 from typing import Any, TextIO, TypeVar
 
 from ulid import ULID
@@ -84,21 +84,22 @@ class Conversation:
 
     async def say(self, text: str) -> Answer:
         """Post a line and return once the service has it; what comes of it shows in the feed."""
-        answer = await self.client.send(text, session_key=self.key, message_key=_message_key())
+        answer = await self.client.send(text, session_key=self.key, message_key=new_message_key())
         if not text.startswith("/"):
             self.state = self.state.model_copy(update={"open": self.state.open + 1})
         return answer
 
-    async def ask(self, text: str) -> Answer:
+    async def ask(self, text: str, message_key: str = "", known: Container[str | None] = ()) -> Answer:
         """Post a line and wait, however long it takes, for what became of it; a service that restarts is waited for.
 
-        Raises ServiceUnavailable if it stays away. Asking again is safe: the message keeps its key.
+        It is `asked` once for each request that is not `known`; the same line with its key then waits on.
+        Raises ServiceUnavailable if the service stays away. Asking again is safe: the message keeps its key.
         """
-        message_key, failures = _message_key(), 0
+        message_key, failures = message_key or new_message_key(), 0
         while True:
             try:
                 answer = await self.client.send(text, session_key=self.key, message_key=message_key, wait=ANSWER_WAIT_S)
-                if answer.is_final:
+                if answer.is_final or (answer.status == "asked" and answer.request_id not in known):
                     return answer
                 failures = 0
             except ServiceUnavailable:
@@ -112,7 +113,7 @@ class Conversation:
         try:
             async with asyncio.timeout(STOP_WITHIN_S):
                 said = await self.client.send(
-                    "/stop", session_key=self.key, message_key=_message_key(), wait=STOP_WITHIN_S
+                    "/stop", session_key=self.key, message_key=new_message_key(), wait=STOP_WITHIN_S
                 )
                 return said.is_final
         except (TimeoutError, MoabError):
@@ -135,7 +136,7 @@ class Conversation:
         self._on_change()
 
 
-def _message_key() -> str:
+def new_message_key() -> str:
     return f"terminal:{ULID()}"
 
 
@@ -182,7 +183,10 @@ async def _talk(conversation: Conversation, lines: AsyncIterator[str], out: Text
         if text == "/help":
             out.write(HELP + "\n")
         elif text:
-            answer = await conversation.ask(text)
+            answer = await _answered(conversation, text, lines, out)
+            if answer.status == "asked":
+                err.write("The input ended before the answer; the turn waits for it.\n")
+                return 1
             failed = answer.status == "failed"
             code = 1 if failed else code
             if answer.reply:
@@ -191,6 +195,20 @@ async def _talk(conversation: Conversation, lines: AsyncIterator[str], out: Text
     if not await conversation.settle():
         err.write("Some work after the last turn is not finished; it goes on at the next start.\n")
     return code
+
+
+async def _answered(conversation: Conversation, text: str, lines: AsyncIterator[str], out: TextIO) -> Answer:
+    """What became of a line. Whatever is asked before that is shown, and the next line of the input answers it."""
+    key, known = new_message_key(), set[str | None]()
+    while (answer := await conversation.ask(text, key, known)).status == "asked":
+        known.add(answer.request_id)
+        out.write(printable(answer.reply or "") + "\n")
+        out.flush()
+        reply = await anext(lines, None)
+        if reply is None:
+            break
+        await conversation.say(reply.strip() or "(no answer)")
+    return answer
 
 
 @contextlib.contextmanager

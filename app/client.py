@@ -27,7 +27,10 @@ class Health(Wire):
 
 
 class Answer(Wire):
-    """What became of a message: `reply` is there once `status` is answered, failed or stopped."""
+    """What became of a message: `reply` is there once `status` is answered, failed or stopped.
+
+    While it is `asked`, `reply` is the question of the request `request_id`.
+    """
 
     message_key: str
     session_key: str
@@ -35,6 +38,7 @@ class Answer(Wire):
     event_id: str | None = None
     turn_id: str | None = None
     reply: str | None = None
+    request_id: str | None = None
 
     @property
     def is_final(self) -> bool:

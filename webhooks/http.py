@@ -82,7 +82,7 @@ def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str]) -> APIRo
         if wait_s <= 0:
             return JSONResponse(ids | {"status": "accepted"}, 202)
         answer = await wait(event, wait_s)
-        return JSONResponse(ids | answer, 202 if answer["status"] == "pending" else 200)
+        return JSONResponse(ids | answer, 202 if answer["status"] in ("pending", "asked") else 200)
 
     return router
 

@@ -99,6 +99,7 @@ def _request(
         "origin": flow.policy.origin,
         "approvers": list(flow.policy.approvers),
         "critical": not NIGHT[1] <= hour < NIGHT[0],
+        "sessionId": asked.session_id,
         "channel": asked.channel,
         "destination": asked.destination.model_dump(by_alias=True, mode="json"),
     }

@@ -37,7 +37,8 @@ def _question(approval_id: str, arguments: Mapping[str, Any], ends: str) -> tupl
         [{"text": choice[:BUTTON_CHARACTERS], "data": f"answer {approval_id} {number}"}]
         for number, choice in enumerate(choices, 1)
     ]
-    return f"{arguments['question']}\n{listed}\n\n{how} {ends}", buttons
+    body = f"{arguments['question']}\n{listed}" if choices else arguments["question"]
+    return f"{body}\n\n{how} {ends}", buttons
 
 
 def shown(tool: str, arguments: str) -> str:

@@ -36,7 +36,7 @@ def put_notice(
     outbox.put(
         tx,
         key,
-        session_id=row.session_id,
+        session_id=row.request["sessionId"],
         run_id=None,  # no reply of the turn
         kind=kind,
         channel=channel,

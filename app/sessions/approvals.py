@@ -8,11 +8,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import literal, select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.events import Destination, MessageReceived, wire_safe
-from app.tables import approvals, calls, messages, sessions, tasks, turns
+from app.tables import approvals, calls, deliveries, messages, sessions, tasks, turns
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ID_CHARACTERS = 8
@@ -63,6 +63,7 @@ class Approval:
 class Asked:
     """Whom to ask, and where: the newest person who spoke in a session or in the one that gave it its task."""
 
+    session_id: str
     channel: str
     destination: Destination
     requester: str | None
@@ -155,7 +156,7 @@ def whom(tx: Tx, session_id: str, channels: Sequence[str]) -> Asked | None:
         if data is not None:
             event = MessageReceived.from_data(data)
             by_person = event.origin == "person"
-            return Asked(event.channel, event.destination, identity(event) if by_person else None)
+            return Asked(session_id, event.channel, event.destination, identity(event) if by_person else None)
         parent = _parent(tx, session_id)
         if parent is None:
             return None
@@ -175,6 +176,17 @@ def _parent(tx: Tx, session_id: str) -> str | None:
 
 def session_key(tx: Tx, approval: Approval) -> str:
     return tx.scalar(select(sessions.c.key).where(sessions.c.id == approval.session_id)) or ""
+
+
+def prompted(tx: Tx, session_id: str) -> Any | None:
+    """(id, text) of the oldest open request that was put before the person of a session, or None."""
+    query = (
+        select(approvals.c.id, deliveries.c.text)
+        .join(deliveries, deliveries.c.key == literal("approval/") + approvals.c.id + "/0")
+        .where(deliveries.c.session_id == session_id, approvals.c.state == State.PENDING)
+        .order_by(deliveries.c.id)
+    )
+    return tx.execute(query).first()
 
 
 def arguments_of(tx: Tx, approval: Approval) -> str:

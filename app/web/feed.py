@@ -9,7 +9,7 @@ from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
 from app.events import CommandReceived, MessageReceived
-from app.sessions import turns
+from app.sessions import approvals, turns
 from app.tables import deliveries, messages, sessions
 from app.tables import turns as turn_rows
 
@@ -31,6 +31,7 @@ async def feed(harness: Harness, session_key: str, after: int, wait_s: float, is
         found = await harness.db.read(_feed, session_key, after)
         first = first or found
         left = deadline - harness.clock.now().timestamp()
+        found["activity"]["partial"] = harness.notifier.partial(session_key)
         if found["items"] or left <= 0 or found["activity"] != first["activity"] or found["open"] != first["open"]:
             return found
         if found["settled"] != first["settled"] or harness.notifier.closed or await is_gone():
@@ -93,7 +94,10 @@ def _unsettled(tx: Tx, ids: Sequence[str]) -> bool:
 
 
 async def wait_for_answer(harness: Harness, event: MessageReceived | CommandReceived, wait_s: float) -> dict[str, Any]:
-    """The answer to one input within `wait_s` seconds: status answered, failed or stopped with `reply`, or pending."""
+    """The answer to one input within `wait_s` seconds: status answered, failed or stopped with `reply`, or pending.
+
+    `asked`: the turn waits for a person to decide on `requestId` first; `reply` is the question.
+    """
     deadline = harness.clock.now().timestamp() + wait_s
     while True:
         look = _command_answer if isinstance(event, CommandReceived) else _answer
@@ -112,10 +116,19 @@ def _command_answer(tx: Tx, message_key: str) -> dict[str, Any] | None:
     return None if text is None else {"status": "answered", "turnId": None, "reply": text}
 
 
+def _works_on(tx: Tx, run_id: str | None) -> bool:
+    """Whether the turn that took a message up (an answer to its question, that is) has yet to reply."""
+    turn = turns.find(tx, run_id) if run_id else None
+    return turn is not None and turn.state == "live"
+
+
 def _answer(tx: Tx, message_key: str) -> dict[str, Any] | None:
     row = turns.for_message(tx, message_key)
-    if row is None or row.state not in FINAL:
+    if row is None:
         return None
+    if row.state not in FINAL or _works_on(tx, row.answered_by):
+        asked = approvals.prompted(tx, row.session_id)
+        return asked and {"status": "asked", "turnId": None, "reply": asked.text, "requestId": asked.id}
     query = (
         select(deliveries.c.text)
         .where(deliveries.c.run_id == row.answered_by, deliveries.c.text != "")
