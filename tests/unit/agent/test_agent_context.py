@@ -2,12 +2,9 @@
 
 import gc
 import json
-import re
 import time
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,146 +21,12 @@ from app.agent.context import (
     build_context,
     user_text,
 )
-from app.sessions.calls import CallRecord
+from app.agent.coverage import visible
+from app.agent.summary import OPENING
 from app.sessions.transcript import Entry
+from tests.unit.agent.transcripts import MARK, answered, assert_valid, call, defects, said, summary, transcripts
 
-AT = datetime(2026, 1, 5, tzinfo=UTC)
 SYSTEM = "You are \x00\ud800 a test."
-MARK = "newest-question"
-
-
-def call(number: int, **changes: Any) -> CallRecord:
-    fields: dict[str, Any] = {
-        "id": number,
-        "run_id": "r",
-        "step_key": f"tool#{number}",
-        "name": "look",
-        "arguments": "{}",
-        "effect": "read",
-        "state": "finished",
-        "ok": True,
-        "result": "seen",
-        "boot_id": None,
-        "seen_at": None,
-        "session_id": "S",
-    }
-    return CallRecord(**fields | changes)
-
-
-def said(text: str, number: int = 1, **changes: Any) -> Entry:
-    return Entry(number, "user", text, AT, **changes)
-
-
-def answered(text: str, *calls: CallRecord, number: int = 2, **data: Any) -> Entry:
-    return Entry(number, "assistant", text, AT, calls, data=data)
-
-
-def assert_valid(messages: list[dict[str, Any]]) -> None:
-    """What the strictest of the provider formats demand."""
-    assert [m["role"] for m in messages[:2]] == ["system", "user"]
-    assert [m["role"] for m in messages].count("system") == 1
-    json.dumps(messages, ensure_ascii=False, allow_nan=False).encode("utf-8")
-    seen: set[str] = set()
-    waiting: list[str] = []
-    for before, message in zip([{"role": ""}, *messages], messages, strict=False):
-        content = message.get("content")
-        assert "\x00" not in (content or "")
-        if message["role"] == "tool":
-            assert waiting and message["tool_call_id"] == waiting.pop(0)
-            assert content and content.strip()
-            continue
-        assert waiting == [], "a call without its result"
-        assert message["role"] != before["role"], "two neighbours of the same role"
-        calls = message.get("tool_calls", [])
-        assert (content and content.strip()) or (message["role"] == "assistant" and content is None and calls)
-        assert "tool_calls" not in message or (message["role"] == "assistant" and calls)
-        for one in calls:
-            assert one["id"] not in seen and re.fullmatch(r"[A-Za-z0-9]{9}", one["id"])
-            seen.add(one["id"])
-            waiting.append(one["id"])
-            assert one["type"] == "function" and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one["function"]["name"])
-            assert isinstance(json.loads(one["function"]["arguments"], parse_constant=_refuse), dict)
-    assert waiting == [], "a call without its result"
-
-
-def _refuse(name: str) -> Any:
-    raise AssertionError(f"{name} is no JSON")
-
-
-ODD = ["", " ", "\n\n", "\x00", "\ud800", "a\x00b\udfff", "x" * 4_001, "🦊" * 30, "</tool>", "r" * 60_000]
-TEXTS = st.one_of(st.sampled_from(ODD), st.text(alphabet=st.characters(codec=None), max_size=40))
-ARGUMENTS = st.one_of(
-    st.sampled_from(
-        [
-            "",
-            "{",
-            "null",
-            "[1, 2]",
-            '"text"',
-            "not json",
-            "{" * 5_000,
-            "[" * 50_000,
-            '{"a": ' * 300 + "1" + "}" * 300,
-            '{"a": NaN, "b": [Infinity]}',
-            '{"a": "\\ud800", "b\\u0000": "\\u0000"}',
-            '{"big": 123456789012345678901234567890}',
-            '{"big": ' + "9" * 5_000 + "}",
-            '{"path": "a.txt", "path": "b.txt"}',
-            '{"x": "é\x00"}',
-            '{"long": "' + "y" * 9_000 + '"}',
-        ]
-    ),
-    st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.floats(), st.text(max_size=9))).map(json.dumps),
-    TEXTS,
-)
-STATES = st.sampled_from(["planned", "started", "finished", "interrupted"])
-ORIGINS = st.sampled_from([None, "person", "task", "the watcher", "a sub-agent\ud800"])
-USER_DATA = st.sampled_from(
-    [
-        {},
-        {"sender": "Ann\ud800", "group": True},
-        {"sender": "Ann"},
-        {"attachments": [{"kind": "photo", "name": None, "mime": "image/png"}, {"name": "a\x00.pdf"}]},
-    ]
-)
-
-
-@st.composite
-def calls_of(draw: st.DrawFn, first: int) -> tuple[CallRecord, ...]:
-    found = []
-    for number in range(first, first + draw(st.integers(0, 4))):
-        state = draw(STATES)
-        has_result = state == "finished" or (state == "interrupted" and draw(st.booleans()))
-        found.append(
-            call(
-                number,
-                name=draw(st.one_of(st.sampled_from(["look", "", "a b/c", "ünü", "n" * 99, "\ud800"]), TEXTS)),
-                arguments=draw(ARGUMENTS),
-                state=state,
-                result=draw(TEXTS) if has_result else None,
-                child_key=draw(st.sampled_from([None, "task:r:tool#1"])),
-            )
-        )
-    return tuple(found)
-
-
-@st.composite
-def transcripts(draw: st.DrawFn) -> list[Entry]:
-    """A person speaks first; then anything. The newest words of a person carry the mark."""
-    found = [said(draw(TEXTS), 1)]
-    next_call = draw(st.sampled_from([1, 99_999_990]))
-    for number in range(2, 2 + draw(st.integers(0, 12))):
-        if draw(st.booleans()):
-            found.append(said(draw(TEXTS), number, origin=draw(ORIGINS), data=draw(USER_DATA)))
-        else:
-            calls = draw(calls_of(next_call))
-            next_call += len(calls)
-            data = draw(st.sampled_from([{}, {"draft": True}, {"model": "m"}]))
-            found.append(Entry(number, "assistant", draw(TEXTS), AT, calls, data=data))
-    newest = max(i for i, entry in enumerate(found) if entry.role == "user")
-    found[newest] = replace(found[newest], text=found[newest].text + MARK)
-    return found
-
 
 NOTES = st.sampled_from([(), (NUDGE,), (NUDGE, "2 steps left.")])
 generous = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -178,7 +41,7 @@ def newest_user(messages: list[dict[str, Any]]) -> str:
 def test_any_transcript_is_valid_input_at_every_level(
     transcript: list[Entry], level: int, notes: Sequence[str]
 ) -> None:
-    messages = build_context(transcript, SYSTEM, shrink_level=level, notes=notes)
+    messages = build_context(transcript, SYSTEM, shrink_level=level, notes=notes, model="m")
     assert_valid(messages)
     assert json.dumps(messages).count(MARK) == 1, "the newest words of a person are there exactly once"
     for note in notes:
@@ -199,7 +62,62 @@ def test_same_input_same_output_and_the_input_stays_as_it_was(transcript: list[E
 def test_every_call_is_there_with_its_result(transcript: list[Entry]) -> None:
     messages = build_context(transcript, SYSTEM)
     asked = [c["id"] for m in messages for c in m.get("tool_calls", ())]
-    assert len(asked) == sum(len(entry.calls) for entry in transcript)
+    assert len(asked) == sum(len(entry.calls) for entry in visible(transcript)[1])
+
+
+def test_the_transcripts_have_every_defect_in_more_than_one_case_of_twenty() -> None:
+    """Else the properties above would say little."""
+    cases: list[set[str]] = []
+
+    @settings(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(transcripts())
+    def count(transcript: list[Entry]) -> None:
+        cases.append(defects(transcript))
+
+    count()
+    shares = {name: sum(name in case for case in cases) / len(cases) for name in set().union(*cases)}
+    assert len(shares) == 15 and {name: share for name, share in shares.items() if share <= 0.05} == {}
+
+
+def test_a_summary_stands_for_its_range() -> None:
+    transcript = [
+        said("one", 1),
+        answered("two", number=2),
+        said("three", 3),
+        summary(4, 1, 2),
+        answered("four", number=5),
+    ]
+    built = build_context(transcript, "sys")
+    assert [m["role"] for m in built] == ["system", "user", "assistant"]
+    assert built[1]["content"].endswith("- a fox\n\nthree") and "one" not in built[1]["content"]
+
+
+def test_of_two_summaries_that_meet_the_newer_counts() -> None:
+    transcript = [said(str(n), n) for n in range(1, 7)]
+    transcript[4:4] = [summary(10, 1, 2, "OLD"), summary(11, 2, 4, "NEW")]
+    (_, shown) = build_context(transcript, "sys")
+    assert "NEW" in shown["content"] and "OLD" not in shown["content"] and "1\n\n5\n\n6" in shown["content"]
+
+
+@pytest.mark.parametrize("level", range(8))
+def test_the_summary_stays_whatever_is_dropped(level: int) -> None:
+    talk = [said("x" * 900, n) if n % 2 else answered("y" * 900, number=n) for n in range(1, 40)]
+    built = build_context([*talk[:20], summary(99, 1, 10), *talk[20:]], "sys", shrink_level=level)
+    assert built[1]["content"].startswith(OPENING) and str(built).count("- a fox") == 1
+
+
+def test_thinking_goes_back_to_who_thought_it_within_its_turn() -> None:
+    """Reasoning blocks of another model, or of a turn that is over, are refused or paid for nothing."""
+    blocks = {"message": {"thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}]}}
+    old = answered("", call(1), number=2, model="m", thinking=blocks)
+    new = answered("", call(2), number=4, model="m", thinking=blocks)
+    transcript = [said("one", 1), old, said("two", 3), new]
+    assert ["thinking_blocks" in m for m in build_context(transcript, "s", model="m")[1:]].count(True) == 1
+    assert "thinking_blocks" in build_context(transcript, "s", model="m")[-2]
+    assert "thinking_blocks" not in str(build_context(transcript, "s", model="other"))
+    signed = {"message": {}, "calls": [{"thought_signature": "c2ln"}]}
+    answer = build_context([said("one"), answered("", call(1), model="m", thinking=signed)], "s", model="m")[2]
+    assert answer["tool_calls"][0]["provider_specific_fields"] == {"thought_signature": "c2ln"}
 
 
 def test_a_plain_conversation() -> None:
