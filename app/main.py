@@ -21,6 +21,7 @@ from app import failpoints
 from app.agent.accept import accept
 from app.agent.harness import Harness
 from app.agent.llm import LiteLLM
+from app.agent.policy import unknown_tools
 from app.agent.sweep import send_unsent
 from app.channels import outbox
 from app.channels.channel import Channel
@@ -163,6 +164,8 @@ async def _build(
         code_version=importlib.metadata.version("moab"),
     )
     await _close_dead_rows(harness, home_id)
+    if unknown := unknown_tools(settings.tool_policy, harness.toolbox.tools):
+        log.warning("TOOL_POLICY names what is no tool: %s. These rules do nothing.", ", ".join(unknown))
     return harness, engine
 
 

@@ -153,5 +153,6 @@ def _prompt(tx: Tx, harness: Harness, flow: Flow, call: Call) -> dict[str, Any] 
         return None
     if row.state != State.PENDING:
         return decided_event(tx, harness, row)
+    turns.wait_until(tx, flow.run_id, row.expires_at + OWNED_FOR)  # a call beside this one may have taken it back
     text, buttons = prompt_of(row, approvals.arguments_of(tx, row), harness.daily_log.local(row.expires_at))
     return put_notice(tx, harness, row, prompt_key(row), "prompt", text, {"buttons": buttons})

@@ -86,15 +86,16 @@ def ended_text(row: Approval) -> str:
     what = "The question" if row.kind == "question" else f"The request to run {row.tool}"
     by = f" by {row.decided_by}" if row.decided_by else ""
     why = f": {row.note}" if row.note else ""
+    not_done = "" if row.kind == "question" else " It was not done."
     match row.state:
         case State.APPROVED | State.USED:
             return f"{what} ({row.id}) was approved{by}."
         case State.DENIED:
-            return f"{what} ({row.id}) was denied{by}{why}. It was not done."
+            return f"{what} ({row.id}) was denied{by}{why}.{not_done}"
         case State.ANSWERED:
             return f"{what} ({row.id}) was answered{by}: {row.answer}"
         case State.EXPIRED:
-            return f"{what} ({row.id}) expired: nobody answered in time. It was not done."
+            return f"{what} ({row.id}) expired: nobody answered in time.{not_done}"
         case State.SUPERSEDED:
-            return f"{what} ({row.id}) is closed: something newer took its place. It was not done."
+            return f"{what} ({row.id}) is closed: something newer took its place.{not_done}"
     return f"{what} ({row.id}) is open."

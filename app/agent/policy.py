@@ -1,7 +1,7 @@
 """Which tool may run for whom, and who is asked: decided from values alone."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -82,6 +82,11 @@ def make_policy(general: Sequence[tuple[str, str]], text: str | None, origin: st
 def cautious_policy(general: Sequence[tuple[str, str]], origin: str) -> Policy:
     """What holds while the workspace's file cannot be understood."""
     return make_policy(general, None, origin).model_copy(update={"cautious": True})
+
+
+def unknown_tools(general: Sequence[tuple[str, str]], tools: Collection[str]) -> list[str]:
+    """Names in TOOL_POLICY that no tool has: probably slips, and so rules that do not hold."""
+    return [tool for tool, _ in general if tool != EVERY_TOOL and tool not in tools]
 
 
 def _parsed(text: str) -> dict[str, Any]:

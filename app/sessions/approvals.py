@@ -134,13 +134,17 @@ def is_awaited(tx: Tx, approval: Approval) -> bool:
 
 
 def unheard(tx: Tx) -> list[Approval]:
-    """Decisions that a live turn may not know of: it still waits."""
-    waiting = select(turns.c.run_id).where(turns.c.state == "live", turns.c.waiting_until.is_not(None))
+    """Decisions that a live turn may not know of: it waits, and was not seen since."""
+    waiting = select(turns.c.run_id).where(
+        turns.c.state == "live", turns.c.waiting_until.is_not(None), turns.c.seen_at < approvals.c.decided_at
+    )
     open_calls = select(calls.c.id).where(
         calls.c.run_id == approvals.c.run_id, calls.c.step_key == approvals.c.step_key, calls.c.state != "started"
     )
     decided = (State.APPROVED, State.DENIED, State.ANSWERED, State.EXPIRED)
-    return _all(tx, approvals.c.state.in_(decided), approvals.c.run_id.in_(waiting), open_calls.exists())
+    return _all(
+        tx, approvals.c.state.in_(decided), approvals.c.run_id.in_(waiting.correlate(approvals)), open_calls.exists()
+    )
 
 
 def whom(tx: Tx, session_id: str, channels: Sequence[str]) -> Asked | None:

@@ -10,9 +10,10 @@ from sqlalchemy import event as sql_event
 from app.agent import approval
 from app.agent.act import act
 from app.agent.approval_text import fenced, prompt_of, shown, visible
+from app.agent.closing import sweep_approvals
 from app.agent.decision import Person, decide
 from app.agent.flow import Flow, Observation
-from app.agent.policy import FILE, make_policy
+from app.agent.policy import FILE, make_policy, unknown_tools
 from app.agent.think import think
 from app.channels.channel import Sent
 from app.channels.delivery import deliver_next
@@ -266,3 +267,34 @@ def test_numbers_are_short_and_stable() -> None:
     assert len(numbers) == 2000 and all(len(number) == 8 and number.isalnum() for number in numbers)
     assert approvals.approval_id("r", "s") == approvals.approval_id("r", "s")
     assert State.PENDING == "pending"
+
+
+async def test_the_sweep_closes_what_is_overdue_or_belongs_to_a_turn_that_is_over(house: House) -> None:
+    flow = await planned(house)
+    await do(house, flow)
+    assert await house.db.write(sweep_approvals, house.harness) == []
+    house.clock.advance(12 * 3600)
+    await house.db.write(sweep_approvals, house.harness)
+    assert row(house).state == "expired" and "expired: nobody answered" in result(house)[1]
+
+
+async def test_the_sweep_closes_what_nobody_waits_for(house: House) -> None:
+    flow = await planned(house)
+    await do(house, flow)
+    with house.tx() as tx:
+        tx.execute(turns.update().values(state="failed"))
+    await house.db.write(sweep_approvals, house.harness)
+    assert row(house).state == "superseded" and result(house) == ("planned", None)
+
+
+async def test_a_decision_for_a_turn_that_is_over_decides_nothing(house: House) -> None:
+    flow = await planned(house)
+    await do(house, flow)
+    with house.tx() as tx:
+        tx.execute(turns.update().values(state="offered"))
+    assert "something newer took its place" in await decided(house, "approve")
+    assert row(house).state == "superseded"
+
+
+def test_names_in_a_policy_that_no_tool_has_are_found() -> None:
+    assert unknown_tools((("bahs", "deny"), ("bash", "ask"), ("*", "ask")), {"bash": 1}) == ["bahs"]

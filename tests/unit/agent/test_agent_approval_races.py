@@ -19,12 +19,15 @@ from tests.unit.house import SESSION, message, wishes
 
 ADA = Sender(id="7", name="Ada")
 BOB = Sender(id="8", name="Bob")
+NEVER = "0 0 1 1 *"
+"""A beat would look at the requests as well, and when it comes depends on the time of day."""
 
 
 @pytest.fixture
 async def life(tmp_path: Path, template: Path, clean_environment: None) -> AsyncIterator[Embedded]:
     push = wishes(("push", {"what": "a"}))
-    async with embedded(tmp_path / "house", template, push, "Done.", tool_policy="push=ask") as one:
+    rules = {"tool_policy": "push=ask", "heartbeat_cron": NEVER}
+    async with embedded(tmp_path / "house", template, push, "Done.", **rules) as one:
         yield one
 
 
@@ -181,6 +184,7 @@ async def test_a_request_is_valid_after_a_restart(life: Embedded) -> None:
 
 async def test_a_decision_that_nobody_heard_of_is_heard_at_the_next_start(life: Embedded) -> None:
     number = await ask(life)
+    life.clock.advance(1)
     with life.house.tx() as tx:
         found = approvals.find(tx, number)
         assert found is not None
@@ -260,3 +264,31 @@ async def test_reads_side_by_side_that_ask_wait_one_after_the_other(
             numbers = [one.id for one in open_rows if one.id in "".join(life.house.channel.sent)]
             await life.send(command("approve", numbers[0]))
         assert sorted(life.house.log) == ["look a", "look b"] and life.house.channel.sent[-1] == "Done."
+
+
+async def test_a_read_beside_one_that_asks_does_not_give_the_turn_away(
+    tmp_path: Path, template: Path, clean_environment: None
+) -> None:
+    both = wishes(("look", {"at": "a"}), ("broken", {}))
+    async with embedded(tmp_path / "house", template, both, "Done.", tool_policy="look=ask,broken=allow") as life:
+        await life.send(said())
+        await life.pass_time(2000, 100)
+        assert row(life).state == "pending" and len(await life.runs("handle-message")) == 1
+        await life.send(command("approve", row(life).id))
+        assert life.house.log == ["look a"] and life.house.channel.sent[-1] == "Done."
+
+
+async def test_a_decision_that_was_heard_is_not_repeated(life: Embedded) -> None:
+    """The turn waits once more, for something else: the sweep sends nothing of the first request."""
+    life.house.model.answers = [
+        wishes(("push", {"what": "a"})), wishes(("push", {"what": "b"})), Completion("Done."),
+    ]  # fmt: skip
+    await life.send(said())
+    first = row(life).id
+    life.clock.advance(1)
+    await life.send(command("deny", first))
+    second = [one for one in life.house.rows(approval_rows.select()) if one.state == "pending"]
+    assert len(second) == 1
+    await life.pass_time(1, 1)
+    with life.house.tx() as tx:
+        assert approvals.unheard(tx) == []

@@ -93,7 +93,7 @@ async def test_what_is_none_of_the_choices_closes_the_question_visibly(life: Emb
     number = await ask(life, **COLOURS)
     life.house.model.answers = [Completion("Something else, then.")]
     await life.send(said(text, "k2"))
-    closed = f"The question ({number}) is closed: something newer took its place. It was not done."
+    closed = f"The question ({number}) is closed: something newer took its place."
     assert sorted(life.house.channel.sent[1:]) == sorted([closed, "Something else, then."])
     assert len(await life.runs("handle-message")) == 2
     assert rows_of_people(life) == [("paint it", "answered"), (text, "answered")]
