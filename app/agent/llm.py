@@ -255,6 +255,8 @@ _RETRY_IN = re.compile(r"retry(?:delay\W+| (?:in|after) )(\d+(?:\.\d+)?) ?s", re
 
 def classify(litellm: ModuleType, error: Exception) -> ModelFailure:
     """Tell the kinds of failure apart (litellm's exceptions and what providers write; first match wins)."""
+    cause = getattr(error, "original_exception", None)  # a stream that breaks off is wrapped as "unavailable"
+    error = cause if isinstance(cause, Exception) else error
     text = str(error)
     retry_after = _retry_after(error, text)
     trouble = _trouble(litellm, error, text.lower(), retry_after)

@@ -2,19 +2,21 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.agent.announce import announce
 from app.agent.closing import supersede
 from app.agent.flow import Flow, Stop
 from app.agent.harness import Harness
+from app.agent.models import Models, choose_models
 from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
 from app.db import Tx
 from app.errors import BadInput
 from app.events import MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
-from app.sessions import calls, session, turns
+from app.sessions import calls, session, turns, usage
 from app.sessions.deposit import attach_open, deposit, open_inputs
 from app.sessions.session import Claim
 
@@ -25,21 +27,23 @@ async def receive(
     harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool = True
 ) -> dict[str, Any]:
     """A Flow as JSON: the turn's conditions, or why this run is no turn. Safe to repeat."""
-    session_id, stop, closed = await harness.db.write(_begin, harness, run_id, event, message_key, delegates)
+    taken = await harness.db.write(_begin, harness, run_id, event, message_key, delegates)
     harness.notifier.publish(event.session_key)
     reach("receive.committed")
-    if closed:
-        await announce(harness, closed)
+    if taken.events:
+        await announce(harness, taken.events)
     settings = harness.settings
     flow = Flow(
         run_id=run_id,
         session_key=event.session_key,
-        session_id=session_id,
+        session_id=taken.session_id,
         channel=event.channel,
-        stop=stop,
-        model=settings.model,
-        fallback=settings.fallback_agent_model,
-        compact=settings.is_local_model,
+        stop=taken.stop,
+        model=taken.models.main,
+        fallback=taken.models.fallback,
+        summary_model=taken.models.summary,
+        think=taken.models.think,
+        compact=taken.models.is_tiny,
         delegates=delegates,
         max_iterations=settings.agent_max_iterations,
         code_version=harness.code_version,
@@ -58,31 +62,48 @@ async def policy_now(harness: Harness, origin: str) -> Policy:
         return cautious_policy(general, origin)
 
 
-def _begin(
-    tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool
-) -> tuple[str, Stop | None, list[dict[str, Any]]]:
-    """The session, if the turn is not to be, why, and the events that tell of what it took the place of."""
+@dataclass(frozen=True)
+class Taken:
+    """The session, why the turn is not to be, the events that tell of what it took the place of, and what to ask
+    the person before anything is answered.
+    """
+
+    session_id: str
+    stop: Stop | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+    models: Models = field(default_factory=Models)
+
+
+def _begin(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool) -> Taken:
     now = harness.clock.now()
     if not delegates and session.find(tx, event.session_key) is None and calls.is_called_off(tx, message_key):
-        return "", "superseded", []
+        return Taken("", "superseded")
     stored = deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
     stop = _take(tx, harness, run_id, event, stored.session_id)
-    closed: list[dict[str, Any]] = []
-    if stop is None:
-        closed = supersede(tx, harness, stored.session_id, run_id)
-        calls.call_off_unborn(tx, stored.session_id, run_id)
-        attach_open(tx, stored.session_id)
-        turns.start(
-            tx,
-            run_id,
-            stored.session_id,
-            message_key=message_key,
-            origin=event.origin,
-            model=harness.settings.model,
-            boot_id=harness.boot_id,
-            now=now,
-        )
-    return stored.session_id, stop, closed
+    if stop is not None:
+        return Taken(stored.session_id, stop)
+    closed = supersede(tx, harness, stored.session_id, run_id)
+    calls.call_off_unborn(tx, stored.session_id, run_id)
+    usage.release_older(tx, stored.session_id, run_id)
+    models = choose_models(harness.settings, *_chosen(tx, event, stored.session_id, delegates), delegates=delegates)
+    attach_open(tx, stored.session_id)
+    turns.start(
+        tx,
+        run_id,
+        stored.session_id,
+        message_key=message_key,
+        origin=event.origin,
+        model=models.main,
+        boot_id=harness.boot_id,
+        now=now,
+    )
+    return Taken(stored.session_id, None, closed, models=models)
+
+
+def _chosen(tx: Tx, event: MessageReceived, session_id: str, delegates: bool) -> tuple[str, str]:
+    """What people chose for the session; for a sub-agent's, what they chose where it was asked."""
+    asked_by = None if delegates else calls.of_child(tx, event.session_key)
+    return session.choices(tx, asked_by.session_id if asked_by is not None else session_id)
 
 
 def _take(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, session_id: str) -> Stop | None:
