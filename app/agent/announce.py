@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.agent.harness import Harness
@@ -15,6 +16,7 @@ log = logging.getLogger("moab.agent")
 
 SEND_WITHIN_S = 1.0
 SIGNAL_CHARS = 20_000
+LATE_AFTER = timedelta(minutes=10)
 
 
 async def announce(harness: Harness, events: Sequence[dict[str, Any]]) -> bool:
@@ -39,12 +41,23 @@ def reply_event(harness: Harness, row: Any, session_key: str, event_id: str | No
     return ready.to_wire(event_id or f"{outbox.chat_key(ready.channel, ready.destination)}:{new_id(harness.clock)}")
 
 
+def sent_at(stated: str | None, came_in: datetime) -> datetime:
+    """When the platform says that something was sent, unless that is nonsense; else when it came in here."""
+    try:
+        sent = datetime.fromisoformat(stated or "")
+    except ValueError:
+        return came_in
+    return min(came_in, sent if sent.tzinfo else sent.replace(tzinfo=UTC))
+
+
 async def start_message(harness: Harness, event: MessageReceived, message_key: str, cause: str = "first") -> bool:
     """Send a stored message's start signal and note that it was taken.
 
-    The signal carries the beginning of a long text only: engines limit events, and the row has it all.
+    The signal carries the beginning of a long text only: engines limit events, and the row has it all. What was sent
+    long ago steers nobody: two hundred messages of a weekend would begin, and pay for, as many turns.
     """
-    signal = event.model_copy(update={"message": event.message[:SIGNAL_CHARS]})
+    steers = event.steers and harness.clock.now() - sent_at(event.sent_at, harness.clock.now()) < LATE_AFTER
+    signal = event.model_copy(update={"message": event.message[:SIGNAL_CHARS], "steers": steers})
     sent = await announce(harness, [signal.to_wire(message_event_id(message_key, cause))])
     if sent:
         await harness.db.write(deposit.mark_event_sent, message_key, harness.clock.now())

@@ -78,8 +78,25 @@ def _close(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> 
         if head is not None:
             transcript.mark_draft(tx, head)
         return Ending(kind="more")
+    if state == "offered":  # what was asked is part of the conversation, or the answer to it would be a riddle
+        _say(tx, flow, str(request["key"]), text, now)
     _write(tx, harness, flow, text, state, now)
     return ending
+
+
+def _say(tx: Tx, flow: Flow, step_key: str, text: str, now: datetime) -> None:
+    head = deposit.head_of(tx, flow.session_id)
+    transcript.record_assistant(
+        tx,
+        flow.session_id,
+        run_id=flow.run_id,
+        step_key=step_key,
+        parent=head,
+        text=text,
+        new_calls=[],
+        data={},
+        now=now,
+    )
 
 
 def _for_parent(flow: Flow, text: str) -> str:

@@ -21,7 +21,10 @@ Stop = Literal["superseded", "stopped", "stale", "nothing", "busy"]
 
 
 class Flow(Frozen):
-    """A turn's fixed conditions, or the reason why there is no turn (`stop`)."""
+    """A turn's fixed conditions, or the reason why there is no turn (`stop`).
+
+    A `question` is put to the person instead of an answer.
+    """
 
     run_id: str
     session_key: str
@@ -36,6 +39,7 @@ class Flow(Frozen):
     delegates: bool = True
     max_iterations: int = 20
     code_version: str = ""
+    question: str = ""
     policy: Policy = Policy()
 
 

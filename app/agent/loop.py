@@ -121,6 +121,8 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
     A step whose code failed for good ends the turn with a plain sentence.
     """
     progress = Progress(model=flow.model)
+    if flow.question:
+        return await _finish(steps, body, progress, text=flow.question, state="offered")
     while progress.iteration < flow.max_iterations:
         thought = Thought.model_validate(await steps.run("think", body.think, progress.request()))
         progress = progress.after_thought()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.agent.announce import announce
+from app.agent.backlog import take_up
 from app.agent.closing import supersede
 from app.agent.flow import Flow, Stop
 from app.agent.harness import Harness
@@ -39,6 +40,7 @@ async def receive(
         session_id=taken.session_id,
         channel=event.channel,
         stop=taken.stop,
+        question=taken.question,
         model=taken.models.main,
         fallback=taken.models.fallback,
         summary_model=taken.models.summary,
@@ -71,6 +73,7 @@ class Taken:
     session_id: str
     stop: Stop | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
+    question: str = ""
     models: Models = field(default_factory=Models)
 
 
@@ -97,7 +100,7 @@ def _begin(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, messag
         boot_id=harness.boot_id,
         now=now,
     )
-    return Taken(stored.session_id, None, closed, models=models)
+    return Taken(stored.session_id, None, closed, take_up(tx, harness, stored.session_id), models)
 
 
 def _chosen(tx: Tx, event: MessageReceived, session_id: str, delegates: bool) -> tuple[str, str]:

@@ -37,10 +37,14 @@ async def send_unsent(harness: Harness) -> int:
     if decided:
         await announce(harness, decided)
     rows = await harness.db.read(deposit.unsent_events)
+    newest = {row.event["sessionKey"]: row for row in rows}
     for row in rows:
-        event = MessageReceived.from_data(row.event | {"messageKey": row.message_key})
-        await start_message(harness, event, row.message_key)
-    return len(rows)
+        if row is newest[row.event["sessionKey"]]:
+            event = MessageReceived.from_data(row.event | {"messageKey": row.message_key})
+            await start_message(harness, event, row.message_key)
+        else:  # one turn answers all of a session
+            await harness.db.write(deposit.mark_event_sent, row.message_key, harness.clock.now())
+    return len(newest)
 
 
 def _due(tx: Tx, harness: Harness, session_key: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ class Chat:
         number = next(self._messages) if number is None else number
         message = {
             "message_id": number,
-            "date": 1_700_000_000,
+            "date": int(time.time()),
             "chat": {"id": self.id, "type": "private"},
             "from": {"id": 7, "is_bot": False, "first_name": "Ada"},
             "text": text if text.startswith("/") else f"{text} {self.tag}",

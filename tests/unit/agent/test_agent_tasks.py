@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.agent import tasks
 from app.agent.act import act
 from app.agent.failure import TASK_FAILED, tell_failure
 from app.agent.flow import Flow
@@ -16,11 +15,12 @@ from app.agent.llm import Completion
 from app.agent.report import report
 from app.agent.sweep import sweep
 from app.agent.task_list import OpenTasks
-from app.agent.tasks import MACHINE, MAX_OPEN, parse_moment, receive_task
+from app.agent.tasks import MACHINE, MAX_OPEN, parse_moment, receive_task, start_event
 from app.agent.think import think
 from app.errors import NotFound
 from app.events import SubagentSpawn
 from app.sessions import session
+from app.sessions import tasks as task_records
 from app.tables import calls as call_rows
 from app.tables import deliveries, messages
 from app.tables import tasks as task_rows
@@ -346,8 +346,8 @@ async def test_two_starts_of_one_task_are_one(life: Embedded) -> None:
     await life.send(message())
     (task,) = life.house.rows(task_rows.select())
     with life.house.tx() as tx:
-        found = tasks.tasks.find(tx, task.id)
-    await life.link.send([tasks.start_event(found, "another")])
+        found = task_records.find(tx, task.id)
+    await life.link.send([start_event(found, "another")])
     await life.pass_time(3_700, 100)
     assert life.house.channel.sent == ["Set.", "Woken."]
     kinds = [run.output.get("kind") for run in await life.runs("sub-agent")]

@@ -1,14 +1,17 @@
 """The six functions on the embedded engine in this process, with fakes at the seams and a clock that is told."""
 
 import contextlib
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi import FastAPI
 
+from app import engines
 from app.agent.accept import accept
 from app.agent.sweep import send_unsent
 from app.agent.tool import Toolbox
@@ -60,15 +63,28 @@ class Embedded:
         return [step.name for step in (await self.link.engine.run(run.id)).steps]
 
 
+@contextlib.contextmanager
+def lossy_singleton(lossy: bool) -> Iterator[None]:
+    """Engines that are made in the block lose starts, if `lossy` says so."""
+    with pytest.MonkeyPatch.context() as patch:
+        if lossy:
+            patch.setattr(engines, "Engine", functools.partial(engines.Engine, singleton_lossy=True))
+        yield
+
+
 @contextlib.asynccontextmanager
 async def embedded(
-    folder: Path, template: Path, *answers: Any, toolbox: Toolbox | None = None, **settings: Any
+    folder: Path, template: Path, *answers: Any, toolbox: Toolbox | None = None, lossy: bool = False, **settings: Any
 ) -> AsyncIterator[Embedded]:
-    """An engine with the functions from start to stop. The clock begins now: the SDK reads the real one for sleeps."""
+    """An engine with the functions from start to stop. The clock begins now: the SDK reads the real one for sleeps.
+
+    With `lossy` the engine's singleton loses starts as the real server was measured to.
+    """
     house = make_house(folder, template, *answers, **settings)
     house = replace(house, harness=replace(house.harness, toolbox=toolbox or house.harness.toolbox))
     clock = ManualClock(datetime.now(UTC))
-    link = EmbeddedLink(house.harness.settings, clock)
+    with lossy_singleton(lossy):
+        link = EmbeddedLink(house.harness.settings, clock)
     daily_log = type(house.harness.daily_log)(house.harness.daily_log.folder, house.harness.daily_log.zone, clock)
     house = replace(house, clock=clock, harness=replace(house.harness, clock=clock, sender=link, daily_log=daily_log))
     link.mount(FastAPI(), house.harness, all_functions)
