@@ -142,6 +142,19 @@ def answer(number: Number, text: Annotated[list[str], typer.Argument(help="The a
 
 
 @app.command()
+def usage(
+    by: Annotated[str, typer.Option(help="session, day or model.")] = "session",
+    days: Annotated[int, typer.Option(min=1, max=366, help="How many days back, today included.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the models cost."""
+    from app.runs_text import usage_table
+
+    found = asyncio.run(_usage(_settings(), by, days))
+    typer.echo(_json(found) if as_json else usage_table(found))
+
+
+@app.command()
 def model(
     needs_local: Annotated[
         bool, typer.Option("--needs-local", hidden=True, help="Exit 0 if the local model is to be installed.")
@@ -244,6 +257,11 @@ def _decide(number: str, decision: str, words: str) -> None:
     typer.echo(outcome["text"], err=not outcome["done"])
     if not outcome["done"]:
         raise typer.Exit(1)
+
+
+async def _usage(settings: "Settings", by: str, days: int) -> dict[str, Any]:
+    async with _service(settings) as (client, _):
+        return await client.usage(by, days)
 
 
 async def _run(settings: "Settings", run_id: str) -> dict[str, Any]:

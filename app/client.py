@@ -162,6 +162,10 @@ class ServiceClient:
         """One run with its steps: `{"run": ..., "steps": [...]}`. Raises NotFound."""
         return await self._call("GET", f"/api/runs/{quote(run_id, safe='')}")
 
+    async def usage(self, by: str, days: int) -> dict[str, Any]:
+        """What models cost: `{"rows": ..., "total": ..., "budgets": ...}`."""
+        return await self._call("GET", "/api/usage", query={"by": by, "days": str(days)})
+
     async def approvals(self) -> list[dict[str, Any]]:
         """What waits for a person, oldest first."""
         return list((await self._call("GET", "/api/approvals")).get("approvals", ()))

@@ -29,6 +29,26 @@ def run_page(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def usage_table(found: Mapping[str, Any]) -> str:
+    """One line a session, day or model, their sum, and the budgets that are set."""
+    rows = [*found["rows"], {"name": "total"} | found["total"]]
+    head = (str(found["by"]).upper(), "CALLS", "TOKENS IN", "TOKENS OUT", "COST")
+    table = _columns([head, *(_usage_row(row) for row in rows)])
+    budgets = [f"{one['scope']} {_budget(one)}" for one in found["budgets"]]
+    return printable(f"{table}\n\nBudgets: {'; '.join(budgets) or 'none'}.")
+
+
+def _usage_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    counts = tuple(f"{row[name]:,}" for name in ("calls", "input_tokens", "output_tokens"))
+    unpriced = f" ({row['unpriced']} without a price)" if row["unpriced"] else ""
+    return (str(row["name"]), *counts, f"${row['cost_usd']:.4f}{unpriced}")
+
+
+def _budget(limit: Mapping[str, Any]) -> str:
+    tokens = [f"{limit['tokens']:,} tokens"] if limit["tokens"] else []
+    return " and ".join(tokens + ([f"${limit['usd']:.2f}"] if limit["usd"] else []))
+
+
 def approvals_page(rows: Sequence[Mapping[str, Any]]) -> str:
     """What waits for a person, with everything that is needed to decide."""
     return "\n\n".join(_approval(row) for row in rows) or "Nothing waits for a decision."

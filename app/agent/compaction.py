@@ -85,7 +85,7 @@ def _look(tx: Tx, harness: Harness, flow: Flow, asked: Mapping[str, Any], facts:
     key, model = str(asked["key"]), str(asked["model"])
     if transcript.find_step(tx, flow.run_id, key) is not None:
         return Compaction(kind="done")
-    doing = {"activity": "summarising", "tool": None}
+    doing = {"activity": "thinking", "tool": None}
     claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now, doing=doing)
     if claim is not Claim.HELD:
         return Compaction(kind=claim.value)  # type: ignore[arg-type]  # busy needs steers=False

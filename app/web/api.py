@@ -13,6 +13,7 @@ from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
 from app.sessions import transcript
 from app.web.approvals import Decided, decide_here, open_approvals
 from app.web.feed import feed
+from app.web.usage import By, usage_report
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 GUARDED = "/api/"
@@ -61,6 +62,10 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     @router.post("/api/approvals/{number}")
     async def decide_approval(number: str, decision: Decided) -> dict[str, Any]:
         return await decide_here(harness, number, decision)
+
+    @router.get("/api/usage")
+    async def show_usage(by: By = "session", days: Annotated[int, Query(ge=1, le=366)] = 30) -> dict[str, Any]:
+        return await usage_report(harness, by, days)
 
     @router.get("/api/runs")
     async def list_runs(

@@ -48,7 +48,7 @@ sys.stderr.write(" ".join(sorted(set(sys.modules) & set({HEAVY!r}))))
     assert "chat" in done.stdout
 
 
-@pytest.mark.parametrize("verb", ["chat", "serve", "send", "runs", "run", "model", "bench", "approvals"])
+@pytest.mark.parametrize("verb", ["chat", "serve", "send", "runs", "run", "model", "bench", "approvals", "usage"])
 def test_every_verb_explains_itself(moab: Moab, verb: str) -> None:
     done = moab(verb, "--help")
     assert done.returncode == 0 and "Usage: " in done.stdout
