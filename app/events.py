@@ -140,13 +140,14 @@ class Routed(Event):
 
 
 class MessageReceived(Routed):
-    """Something was said to the agent."""
+    """Something was said to the agent. `edited` is the platform's date of a change to the message of this key."""
 
     name: ClassVar[str] = "agent.message.received"
 
     message: str
     attachments: tuple[Attachment, ...] = ()
     steers: bool = True
+    edited: str | None = None
 
 
 class CommandReceived(Routed):

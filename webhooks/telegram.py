@@ -49,12 +49,14 @@ def parse(body: bytes) -> Mapping[str, Any]:
 def to_event(update: Mapping[str, Any], *, bot_id: str) -> MessageReceived | CommandReceived | None:
     """The event for an update, or None if there is nothing to answer in it.
 
-    Only new messages and buttons count. An edit is no new message and above all never a command; bots are ignored, or
-    two of them would answer each other for ever; service messages and kinds of update not known here are nothing.
+    New messages, edits and buttons count. An edit has the key of the message it changes, and is never a command; bots
+    are ignored, or two of them would answer each other for ever; service messages and kinds of update not known here
+    are nothing.
     """
     if update.get("callback_query"):
         return _pressed(_dict(update.get("callback_query")), bot_id)
-    message = _dict(update.get("message"))
+    message = _dict(update.get("message") or update.get("edited_message"))
+    is_edit = not update.get("message")
     chat, sender = _dict(message.get("chat")), _dict(message.get("from"))
     chat_id, message_id = _id(chat.get("id")), _id(message.get("message_id"))
     if not chat_id or not message_id or sender.get("is_bot"):
@@ -63,15 +65,17 @@ def to_event(update: Mapping[str, Any], *, bot_id: str) -> MessageReceived | Com
     attachments = tuple(_attachments(message))
     if not text.strip() and not attachments:
         return None
-    return as_input(
-        text,
-        message_key=f"telegram:{bot_id}:{chat_id}:{message_id}",
-        sender=_sender(sender),
-        channel_meta=_meta(message, chat, sender),
-        sent_at=_moment(message.get("date")),
-        attachments=attachments,
+    said: dict[str, Any] = {
+        "message_key": f"telegram:{bot_id}:{chat_id}:{message_id}",
+        "sender": _sender(sender),
+        "channel_meta": _meta(message, chat, sender),
+        "sent_at": _moment(message.get("date")),
+        "attachments": attachments,
         **_place(message, bot_id, chat_id, message_id),
-    )
+    }
+    if is_edit:
+        return MessageReceived(message=text, edited=_id(message.get("edit_date")) or "0", **said)
+    return as_input(text, **said)
 
 
 def _place(message: Mapping[str, Any], bot_id: str, chat_id: str, message_id: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from app.errors import ServiceUnavailable
 from app.events import CommandReceived, MessageReceived, message_event_id
 from app.failpoints import reach
 from app.ids import new_id
+from app.sessions import edits
 from app.sessions.deposit import Deposited, deposit
 
 
@@ -17,13 +18,17 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     """Return once the input cannot be lost; a platform may then be told 200. `event.message_key` is required.
 
     A message is a row first; its event is sent within a second, or later by a second delivery, acknowledge or the
-    sweep. A command lives in its event alone: ServiceUnavailable when the engine does not take it.
+    sweep. A command lives in its event alone: ServiceUnavailable when the engine does not take it. An edit of a
+    message never runs a command.
     """
     key = event.message_key
     if key is None:
         raise ValueError("an input from outside has a message key")
     if isinstance(event, CommandReceived):
         await _send_command(harness, event, key)
+        return
+    if event.edited is not None:
+        await _accept_edit(harness, event, key)
         return
     stored, answered = await harness.db.write(_store, harness, event, key)
     harness.notifier.publish(event.session_key)
@@ -32,6 +37,15 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
         await announce(harness, answered.events)
     elif stored.event_due:
         await start_message(harness, event, key)
+
+
+async def _accept_edit(harness: Harness, event: MessageReceived, key: str) -> None:
+    became = await harness.db.write(edits.edit, event, key, harness.clock.now())
+    harness.notifier.publish(event.session_key)
+    reach("deposit.committed")
+    if became == "replaced":
+        changed = event.model_copy(update={"sent_at": None})  # however old the message is, the change is of now
+        await start_message(harness, changed, key, f"edit-{event.edited}")
 
 
 def _store(tx: Tx, harness: Harness, event: MessageReceived, key: str) -> tuple[Deposited, Outcome | None]:

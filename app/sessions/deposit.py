@@ -37,7 +37,7 @@ def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: s
         "session_id": session_id,
         "role": "user",
         "text": wire_safe(event.message),
-        "data": _about(event),
+        "data": about(event),
         "message_key": event_key,
         "state": "open",
         "origin": event.origin,
@@ -55,13 +55,14 @@ def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: s
     return replace(stored, fresh=fresh)
 
 
-def _about(event: MessageReceived) -> dict[str, Any]:
-    about: dict[str, Any] = {}
+def about(event: MessageReceived) -> dict[str, Any]:
+    """What a message's row says besides its text: who wrote it, and what came along."""
+    found: dict[str, Any] = {}
     if event.sender is not None:
-        about["sender"] = event.sender.name or event.sender.username or event.sender.id
+        found["sender"] = event.sender.name or event.sender.username or event.sender.id
     if event.attachments:
-        about["attachments"] = [wire_safe(a) for a in event.attachments]
-    return about
+        found["attachments"] = [wire_safe(a) for a in event.attachments]
+    return found
 
 
 def _find(tx: Tx, event_key: str) -> Deposited | None:
@@ -78,9 +79,9 @@ def mark_event_sent(tx: Tx, message_key: str, now: datetime) -> None:
 
 
 def attach_open(tx: Tx, session_id: str) -> int | None:
-    """Put open inputs that are not in the transcript yet at its end, in order; the new head, or None without one."""
+    """Put open inputs and notes that are not in the transcript yet at its end, in order; the new head, if any."""
     head = head_of(tx, session_id)
-    waiting = unattached(tx, session_id)
+    waiting = unattached(tx, session_id, ("open", "note"))
     for message_id in waiting:
         tx.execute(update(messages).where(messages.c.id == message_id).values(parent_id=head, attached=True))
         head = message_id
@@ -94,11 +95,11 @@ def head_of(tx: Tx, session_id: str) -> int | None:
     return head
 
 
-def unattached(tx: Tx, session_id: str) -> Sequence[int]:
-    """Ids of open inputs that no model has been shown yet."""
+def unattached(tx: Tx, session_id: str, states: Sequence[str] = ("open",)) -> Sequence[int]:
+    """Ids of inputs of these states that no model has been shown yet."""
     query = (
         select(messages.c.id)
-        .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(False))
+        .where(messages.c.session_id == session_id, messages.c.state.in_(states), messages.c.attached.is_(False))
         .order_by(messages.c.id)
     )
     return tx.scalars(query).all()

@@ -151,6 +151,14 @@ def stop_turn(tx: Tx, run_id: str, now: datetime) -> None:
         stop(tx, session_id, now)
 
 
+def release(tx: Tx, session_id: str, now: datetime) -> None:
+    """Take the session away from its turn without closing its messages: a newer turn answers them."""
+    holder = tx.scalar(select(sessions.c.holder).where(sessions.c.id == session_id).with_for_update())
+    if holder and not holder.endswith(STOPPED):
+        tx.execute(update(sessions).where(sessions.c.id == session_id).values(holder=holder + STOPPED))
+        _end_turn(tx, holder, "superseded", now)
+
+
 def close(tx: Tx, session_id: str, now: datetime) -> None:
     """End a session; the next message of its key opens a fresh one, late results stay here."""
     tx.execute(update(sessions).where(sessions.c.id == session_id).values(closed_at=now))

@@ -66,9 +66,17 @@ def test_a_path_is_not_a_command():
 
 # The way in: edited message runs a command again -> edits never run commands.
 @pytest.mark.parametrize("text", ["/stop", "hello"])
-@pytest.mark.parametrize("kind", ["edited_message", "edited_channel_post"])
-def test_an_edit_is_nothing(text, kind):
-    assert event_of(text, kind=kind) is None
+def test_an_edit_is_a_change_of_its_message_and_never_a_command(text):
+    edited = event_of(text, kind="edited_message", edit_date=1767614460)
+    assert isinstance(edited, MessageReceived)
+    assert (edited.message, edited.edited, edited.message_key) == (text, "1767614460", event_of().message_key)
+    assert edited.sent_at == event_of().sent_at and edited.session_key == event_of().session_key
+    assert event_of().edited is None
+
+
+@pytest.mark.parametrize("kind", ["edited_channel_post", "channel_post"])
+def test_posts_of_channels_are_nothing(kind):
+    assert event_of("/stop", kind=kind) is None
 
 
 # The way in: two bots answer each other for ever -> bots ignored.
