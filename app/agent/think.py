@@ -33,6 +33,9 @@ MAX_WISHES = 32
 MAX_NAME_CHARS = 64
 """Of a tool's name as the model wrote it: it becomes part of a step's id."""
 
+PARENTS_TOOLS = ("delegate_task", "list_tasks", "cancel_task", "ask_user")
+"""What a sub-agent does not have."""
+
 WAIT_FOR_OTHER_S = 1.0
 """How often a tool of another process is looked at; of one in this process the notifier tells."""
 
@@ -65,7 +68,7 @@ def toolbox_of(harness: Harness, flow: Flow) -> Toolbox:
     """The tools of this turn: none for a tiny model; a sub-agent neither delegates nor talks to the user."""
     if flow.compact:
         return Toolbox()
-    return harness.toolbox if flow.delegates else harness.toolbox.without("delegate_task", "ask_user")
+    return harness.toolbox if flow.delegates else harness.toolbox.without(*PARENTS_TOOLS)
 
 
 def _listener(harness: Harness, flow: Flow) -> Callable[[str], None] | None:
