@@ -1,10 +1,10 @@
 """Budgets of a turn, a session and a day: whether the next model call still fits, and what is said if not. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.config import Settings
-from app.sessions.usage import Amount, Spent
+from app.sessions.usage import Amount
 
 OUTPUT_RESERVE_TOKENS = 16_000
 """What is held for an answer at most; models may write far more, and hardly ever do."""
@@ -36,10 +36,10 @@ def limits_of(settings: Settings) -> tuple[Limit, ...]:
     return tuple(limit for limit in every if limit.tokens or limit.usd)
 
 
-def refusal(limits: Sequence[Limit], used: Spent, wanted: Amount) -> str | None:
+def refusal(limits: Sequence[Limit], used: Mapping[str, Amount], wanted: Amount) -> str | None:
     """Why a call that may take `wanted` is not made, in words for the user; None if it fits everywhere."""
     for limit in limits:
-        before: Amount = getattr(used, limit.scope)
+        before = used[limit.scope]
         after = before.plus(wanted)
         name = f"BUDGET_{limit.scope.upper()}"
         if limit.tokens and after.tokens > limit.tokens:

@@ -12,7 +12,7 @@ from app.agent.window import CHARS_PER_TOKEN, window_of
 from app.db import Tx
 from app.sessions import usage
 from app.sessions.transcript import Entry
-from app.sessions.usage import LastCall, Price
+from app.sessions.usage import LastCall, Price, Scope
 
 PROMPT_TOKENS = 4_000
 """About what the system prompt and the tools take, before the first call of a session has been counted."""
@@ -28,8 +28,8 @@ def reserve(
     answer = min(facts.max_output or OUTPUT_RESERVE_TOKENS, OUTPUT_RESERVE_TOKENS)
     price = Price(model, tokens, answer, _usd(facts, tokens, answer))
     day = harness.daily_log.local(now).replace(hour=0, minute=0, second=0, microsecond=0).astimezone(now.tzinfo)
-    usage.release(tx, flow.run_id, step_key)
-    used = usage.spent(tx, flow.session_id, flow.run_id, flow.session_key, day, now)
+    scope = Scope(flow.run_id, flow.session_id, flow.session_key, day)
+    used = usage.spent(tx, scope, step_key, now, [limit.scope for limit in limits])
     refused = refusal(limits, used, price.amount)
     if refused is None:
         usage.reserve(tx, flow.session_id, flow.run_id, step_key, price, now)

@@ -2,33 +2,43 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from app.db import Tx
-from app.sessions import calls
-from app.tables import approvals, tasks
+from app.sessions.calls import CallState
+from app.tables import approvals, calls, tasks
 
 MAX_LINES = 12
 TEXT_CHARS = 160
 
 NOTE = "Open work in this conversation, from the records (true now, whatever was said before):\n{lines}"
 
+CHILDREN = (
+    select(calls.c.child_key, calls.c.arguments)
+    .where(calls.c.session_id == bindparam("session"), calls.c.state == CallState.STARTED)
+    .where(calls.c.child_key.is_not(None))
+    .order_by(calls.c.id)
+)
+TASKS = (
+    select(tasks.c.id, tasks.c.state, tasks.c.task, tasks.c.due_at)
+    .where(tasks.c.session_id == bindparam("session"), tasks.c.ended_at.is_(None))
+    .order_by(tasks.c.id)
+)
+ASKED = select(approvals.c.kind, approvals.c.tool, approvals.c.id).where(
+    approvals.c.session_id == bindparam("session"), approvals.c.state == "pending"
+)
+
 
 def open_work(tx: Tx, session_id: str) -> list[str]:
     """One line for each sub-agent that works, task that waits or runs, and request that a person has not answered."""
-    children = calls.running_children(tx, session_id)
+    children = tx.execute(CHILDREN, {"session": session_id}).all()
     named = {child.child_key for child in children}
     lines = [f"- sub-agent {child.child_key} is running: {_short(child.arguments)}" for child in children]
-    query = select(tasks.c.id, tasks.c.state, tasks.c.task, tasks.c.due_at).where(
-        tasks.c.session_id == session_id, tasks.c.ended_at.is_(None)
-    )
-    for row in tx.execute(query.order_by(tasks.c.id)):
+    for row in tx.execute(TASKS, {"session": session_id}):
         due = f", due {row.due_at:%Y-%m-%d %H:%M} UTC" if row.due_at else ""
         lines += [f"- task {row.id} is {row.state}{due}: {_short(row.task)}"] if row.id not in named else []
-    asked = select(approvals.c.kind, approvals.c.tool, approvals.c.id).where(
-        approvals.c.session_id == session_id, approvals.c.state == "pending"
-    )
-    lines += [f"- {row.kind} {row.id} ({row.tool}) waits for a person" for row in tx.execute(asked)]
+    asked = tx.execute(ASKED, {"session": session_id})
+    lines += [f"- {row.kind} {row.id} ({row.tool}) waits for a person" for row in asked]
     return lines
 
 

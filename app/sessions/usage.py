@@ -1,14 +1,15 @@
 """What model calls cost: reserved before a call under its run and step, settled after it, or released."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, case, delete, func, or_, select, update
+from sqlalchemy import and_, bindparam, case, delete, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ColumnElement
 
-from app.db import Tx, insert_if_absent, moment
+from app.db import Tx, moment
 from app.tables import messages, sessions, turns, usage
 
 RESERVED = "reserved"
@@ -60,6 +61,8 @@ def settle(tx: Tx, session_id: str, run_id: str, step_key: str, price: Price, no
 
 def _put(tx: Tx, session_id: str, run_id: str, step_key: str, price: Price, now: datetime, state: str) -> None:
     values = {
+        "run_id": run_id,
+        "step_key": step_key,
         "session_id": session_id,
         "model": price.model,
         "input_tokens": price.input_tokens,
@@ -68,10 +71,18 @@ def _put(tx: Tx, session_id: str, run_id: str, step_key: str, price: Price, now:
         "state": state,
         "at": now,
     }
-    if insert_if_absent(tx, usage, {"run_id": run_id, "step_key": step_key} | values):
-        return
-    mine = and_(usage.c.run_id == run_id, usage.c.step_key == step_key, usage.c.state == RESERVED)
-    tx.execute(update(usage).where(mine).values(values))
+    tx.execute(PUT[tx.dialect.name], values)
+
+
+def _put_statement(insert: Any) -> Any:
+    """Insert, or replace what is only reserved under the same key."""
+    changed = {name: insert.excluded[name] for name in usage.c.keys() if name not in ("run_id", "step_key")}
+    return insert.on_conflict_do_update(
+        index_elements=["run_id", "step_key"], set_=changed, where=usage.c.state == RESERVED
+    )
+
+
+PUT = {"sqlite": _put_statement(sqlite.insert(usage)), "postgresql": _put_statement(postgresql.insert(usage))}
 
 
 def release(tx: Tx, run_id: str, step_key: str) -> None:
@@ -96,57 +107,84 @@ class LastCall:
     at: datetime
 
 
-def last_thought(tx: Tx, session_id: str) -> LastCall | None:
-    """The newest counted thought since the newest summary: before that, the context was another one."""
+def _last_thought() -> Any:
     newest_summary = (
         select(func.max(messages.c.created_at))
-        .where(messages.c.session_id == session_id, messages.c.role == "summary")
+        .where(messages.c.session_id == bindparam("session"), messages.c.role == "summary")
         .scalar_subquery()
     )
-    query = (
+    return (
         select(usage.c.input_tokens, usage.c.output_tokens, usage.c.at)
-        .where(usage.c.session_id == session_id, usage.c.state == SETTLED, usage.c.input_tokens > 0)
+        .where(usage.c.session_id == bindparam("session"), usage.c.state == SETTLED, usage.c.input_tokens > 0)
         .where(usage.c.step_key.startswith("think#"))
         .where(or_(newest_summary.is_(None), usage.c.at > newest_summary))
         .order_by(usage.c.at.desc(), usage.c.run_id.desc(), usage.c.step_key.desc())
         .limit(1)
     )
-    row = tx.execute(query).first()
+
+
+LAST_THOUGHT = _last_thought()
+
+
+def last_thought(tx: Tx, session_id: str) -> LastCall | None:
+    """The newest counted thought since the newest summary: before that, the context was another one."""
+    row = tx.execute(LAST_THOUGHT, {"session": session_id}).first()
     return LastCall(row.input_tokens, row.output_tokens, moment(row.at) or row.at) if row is not None else None
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What was spent and is held, by the scopes that budgets know; sub-agents count with who asked them."""
+class Scope:
+    """Whose spending counts: of a turn, of its session, and since the day began; sub-agents count with who asked."""
 
-    turn: Amount = Amount()
-    session: Amount = Amount()
-    day: Amount = Amount()
-
-
-def spent(tx: Tx, session_id: str, run_id: str, session_key: str, day: datetime, now: datetime) -> Spent:
-    """For the next call of a turn; `day` is when the day began."""
-    root_run = session_key[len(CHILD_KEY) :].partition(":")[0] if session_key.startswith(CHILD_KEY) else run_id
-    asked = tx.scalar(select(turns.c.session_id).where(turns.c.run_id == root_run))
-    root_session = asked if root_run != run_id and asked is not None else session_id
-    of_turn = select(sessions.c.id).where(sessions.c.key.startswith(f"{CHILD_KEY}{root_run}:", autoescape=True))
-    its_turns = select(turns.c.run_id).where(turns.c.session_id == root_session)
-    asked_by = func.substr(sessions.c.key, len(CHILD_KEY) + 1, RUN_ID_CHARS)
-    of_session = select(sessions.c.id).where(sessions.c.key.startswith(CHILD_KEY), asked_by.in_(its_turns))
-    return Spent(
-        turn=_sum(tx, or_(usage.c.run_id == root_run, usage.c.session_id.in_(of_turn)), now),
-        session=_sum(tx, or_(usage.c.session_id == root_session, usage.c.session_id.in_(of_session)), now),
-        day=_sum(tx, usage.c.at >= day, now),
-    )
+    run_id: str
+    session_id: str
+    session_key: str
+    day: datetime
 
 
-def _sum(tx: Tx, which: ColumnElement[bool], now: datetime) -> Amount:
-    query = select(
+def _sum(which: ColumnElement[bool]) -> Any:
+    mine = and_(usage.c.run_id == bindparam("own_run"), usage.c.step_key == bindparam("own_step"))
+    return select(
         func.coalesce(func.sum(usage.c.input_tokens + usage.c.output_tokens), 0),
         func.coalesce(func.sum(usage.c.cost_usd), 0.0),
-    ).where(which, or_(usage.c.state == SETTLED, usage.c.at > now - RESERVED_FOR))
-    tokens, usd = tx.execute(query).one()
-    return Amount(int(tokens), float(usd))
+    ).where(which, ~mine, or_(usage.c.state == SETTLED, usage.c.at > bindparam("fresh")))
+
+
+def _sums() -> dict[str, Any]:
+    children = sessions.c.key.startswith(CHILD_KEY)
+    of_turn = select(sessions.c.id).where(sessions.c.key.startswith(bindparam("children")))
+    turns_of = select(turns.c.run_id).where(turns.c.session_id == bindparam("root_session"))
+    asked_by = func.substr(sessions.c.key, len(CHILD_KEY) + 1, RUN_ID_CHARS)
+    of_session = select(sessions.c.id).where(children, asked_by.in_(turns_of))
+    return {
+        "turn": _sum(or_(usage.c.run_id == bindparam("root_run"), usage.c.session_id.in_(of_turn))),
+        "session": _sum(or_(usage.c.session_id == bindparam("root_session"), usage.c.session_id.in_(of_session))),
+        "day": _sum(usage.c.at >= bindparam("day")),
+    }
+
+
+SUMS = _sums()
+
+
+def spent(tx: Tx, scope: Scope, step_key: str, now: datetime, of: Collection[str] = tuple(SUMS)) -> dict[str, Amount]:
+    """What was spent and is held by turn, session and day (those in `of`), without what this very step holds."""
+    is_child = scope.session_key.startswith(CHILD_KEY)
+    root_run = scope.session_key[len(CHILD_KEY) :].partition(":")[0] if is_child else scope.run_id
+    asked = tx.scalar(select(turns.c.session_id).where(turns.c.run_id == root_run)) if is_child else None
+    facts = {
+        "root_run": root_run,
+        "root_session": asked or scope.session_id,
+        "children": f"{CHILD_KEY}{root_run}:",
+        "day": scope.day,
+        "fresh": now - RESERVED_FOR,
+        "own_run": scope.run_id,
+        "own_step": step_key,
+    }
+    found = {}
+    for name in of:
+        tokens, usd = tx.execute(SUMS[name], facts).one()
+        found[name] = Amount(int(tokens), float(usd))
+    return found
 
 
 def report(tx: Tx, by: str, since: datetime) -> list[dict[str, Any]]:

@@ -12,15 +12,16 @@ from app.agent.think import think
 from app.config import Settings
 from app.sessions import session
 from app.sessions import usage as spending
-from app.sessions.usage import Amount, Price, Spent
+from app.sessions.usage import Amount, Price, Scope
 from app.tables import deliveries, usage
 from tests.unit.house import RUN, House, ask, begin, message, run_id, whole_turn, wishes
 
 TURN, SESSION, DAY = Limit("turn", tokens=100), Limit("session", usd=2.0), Limit("day", 1_000, 5.0)
 
 
-def used(tokens: int = 0, usd: float = 0.0, *scopes: str) -> Spent:
-    return Spent(**{scope: Amount(tokens, usd) for scope in scopes or ("turn", "session", "day")})
+def used(tokens: int = 0, usd: float = 0.0, *scopes: str) -> dict[str, Amount]:
+    none = dict.fromkeys(("turn", "session", "day"), Amount())
+    return none | dict.fromkeys(scopes or none, Amount(tokens, usd))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def used(tokens: int = 0, usd: float = 0.0, *scopes: str) -> Spent:
         ((SESSION, DAY), used(500, 4.5, "day"), Amount(1, 0.6), "BUDGET_DAY_USD"),
     ],
 )
-def test_what_fits(limits: Any, before: Spent, wanted: Amount, said: str | None) -> None:
+def test_what_fits(limits: Any, before: dict[str, Amount], wanted: Amount, said: str | None) -> None:
     found = refusal(limits, before, wanted)
     assert (found is None) if said is None else (found is not None and said in found)
 
@@ -160,9 +161,9 @@ async def test_children_count_with_their_parent(house: House) -> None:
         for name, run, tokens in ((parent.session_id, RUN, 1), (child, run_id(50), 10), (other, run_id(51), 100)):
             spending.settle(tx, name, run, "think#0", Price("m", tokens, 0), now)
         day = now - timedelta(hours=1)
-        of_parent = spending.spent(tx, parent.session_id, RUN, parent.session_key, day, now)
-        of_child = spending.spent(tx, child, run_id(50), f"task:{RUN}:tool#0.0", day, now)
-    assert (of_parent.turn.tokens, of_parent.session.tokens, of_parent.day.tokens) == (11, 11, 111)
+        of_parent = spending.spent(tx, Scope(RUN, parent.session_id, parent.session_key, day), "new", now)
+        of_child = spending.spent(tx, Scope(run_id(50), child, f"task:{RUN}:tool#0.0", day), "new", now)
+    assert {name: amount.tokens for name, amount in of_parent.items()} == {"turn": 11, "session": 11, "day": 111}
     assert of_child == of_parent
 
 
@@ -172,10 +173,11 @@ async def test_what_a_dead_process_held_counts_for_an_hour(house: House) -> None
     with house.tx() as tx:
         spending.reserve(tx, conditions.session_id, RUN, "think#0", Price("m", 500, 0), now)
         day = now - timedelta(hours=3)
-        held = spending.spent(tx, conditions.session_id, RUN, conditions.session_key, day, now)
-        later = now + timedelta(hours=2)
-        gone = spending.spent(tx, conditions.session_id, RUN, conditions.session_key, day, later)
-    assert (held.turn.tokens, gone.turn.tokens) == (500, 0)
+        scope = Scope(RUN, conditions.session_id, conditions.session_key, day)
+        held = spending.spent(tx, scope, "think#1", now)
+        own = spending.spent(tx, scope, "think#0", now)
+        gone = spending.spent(tx, scope, "think#1", now + timedelta(hours=2))
+    assert [one["turn"].tokens for one in (held, own, gone)] == [500, 0, 0]
 
 
 async def test_without_any_limit_nothing_is_held(house: House) -> None:
