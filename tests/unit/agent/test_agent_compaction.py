@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.agent.briefing import Look, fit
 from app.agent.compaction import SHORTENED, compact
 from app.agent.context import build_context
 from app.agent.coverage import plan
@@ -14,6 +15,7 @@ from app.agent.think import think
 from app.sessions import calls, session, transcript
 from app.sessions.transcript import Entry
 from app.tables import deliveries, messages, usage
+from tests.unit.agent.transcripts import answered, said, summary
 from tests.unit.house import RUN, House, ask, begin, kill_at, run_id, whole_turn, wishes
 
 GOOD = "## Goal\n- find the fox\n## Critical facts\n- the fox lives in den 7"
@@ -234,3 +236,13 @@ def test_a_summary_has_exactly_the_fixed_headings() -> None:
 
 def test_nothing_is_planned_of_nothing() -> None:
     assert plan([], 1) is None
+
+
+def test_very_many_messages_are_summarised_whatever_their_size() -> None:
+    """History cut before the compaction test: what lies behind the window of the transcript is read no more."""
+    asking = ask()
+    talk = [said("a", n) if n % 2 else answered("b", number=n) for n in range(1, 1_600)]
+    assert fit(asking, Look(None, talk), "sys", (), (), 10**6) is None
+    covered = Look(None, [*talk, summary(5_000, 1, 1_500), said("newest", 6_000)])
+    assert fit(asking, covered, "sys", (), (), 10**6) is not None
+    assert fit(asking, Look(None, talk[:99]), "sys", (), (), 10**6) is not None
