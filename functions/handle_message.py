@@ -1,5 +1,6 @@
 """A message becomes a turn: receive, then think and act until the answer lies in the outbox."""
 
+from datetime import datetime
 from typing import Any
 
 import inngest
@@ -8,6 +9,7 @@ from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.loop import run_turn
 from app.agent.receive import receive
+from app.agent.replay import resume
 from app.agent.steps import DurableSteps, key_of, parse, unless_crashed
 from app.agent.turn import bodies_of
 from app.events import MessageReceived, TurnStopped
@@ -26,8 +28,16 @@ def handle_message(client: inngest.Inngest, harness: Harness) -> inngest.Functio
     async def run(ctx: inngest.Context) -> dict[str, Any]:
         event = parse(MessageReceived, ctx)
         steps = DurableSteps(ctx)
-        received = await steps.run("receive", receive, harness, ctx.run_id, event, key_of(event, ctx))
+        key, event_id = key_of(event, ctx), ctx.event.id
+        take: tuple[Any, ...] = (receive, harness, ctx.run_id, event, key, True, event_id)
+        received = await steps.run("receive", *take)
         flow = Flow.model_validate(unless_crashed(received))
+        if flow.run_id != ctx.run_id:  # the memo of the run that this one does again from a later step
+            take = (resume, harness, ctx.run_id, event, key, event_id, dict(received))
+            flow = Flow.model_validate(unless_crashed(await steps.run("resume", *take)))
+        while flow.stop == "waiting" and flow.wait_until is not None:
+            await steps.sleep_until("wait-for-turn", datetime.fromisoformat(flow.wait_until))
+            flow = Flow.model_validate(unless_crashed(await steps.run("receive", *take)))
         if flow.stop is not None:
             return {"kind": flow.stop}
         ending = await run_turn(steps, bodies_of(harness, flow), flow)

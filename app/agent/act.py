@@ -24,7 +24,7 @@ from app.db import Tx
 from app.errors import BadInput, MoabError
 from app.events import SubagentSpawn
 from app.failpoints import reach
-from app.sessions import calls, session
+from app.sessions import branch, calls, session
 from app.sessions.calls import CallRecord, CallState
 from app.sessions.search import PastConversations
 from app.sessions.session import Claim
@@ -75,6 +75,8 @@ async def _begin(harness: Harness, flow: Flow, wanted: Call) -> Observation | Be
 def _try_begin(tx: Tx, harness: Harness, flow: Flow, wanted: Call) -> Observation | Begun | None:
     now = harness.clock.now()
     record = calls.find(tx, flow.run_id, wanted.key)
+    if flow.replay_of is not None and (record is None or record.boot_id == branch.COPIED):
+        record = branch.take_over_call(tx, flow.run_id, flow.replay_of, wanted.key, now)
     if record is None:
         raise MoabError(f"The call {wanted.key} of run {flow.run_id} is not recorded.")
     if record.state in (CallState.FINISHED, CallState.INTERRUPTED):

@@ -22,7 +22,7 @@ from app.channels import outbox
 from app.db import Tx
 from app.events import Destination
 from app.failpoints import reach
-from app.sessions import deposit, session, transcript, turns, usage
+from app.sessions import branch, deposit, session, transcript, turns, usage
 from app.sessions.session import Claim
 from app.sessions.transcript import SUMMARY, Entry
 
@@ -89,7 +89,7 @@ def _look(tx: Tx, harness: Harness, flow: Flow, asked: Mapping[str, Any], facts:
     claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now, doing=doing)
     if claim is not Claim.HELD:
         return Compaction(kind=claim.value)  # type: ignore[arg-type]  # busy needs steers=False
-    head = session.head_of(tx, flow.session_id)
+    head = _head(tx, flow, asked)
     entries = transcript.load(tx, flow.session_id, head)
     worth = worth_chars(window_of(harness.settings.context_tokens, facts.window))
     part = plan(entries, worth) or plan(entries, 1)
@@ -100,6 +100,12 @@ def _look(tx: Tx, harness: Harness, flow: Flow, asked: Mapping[str, Any], facts:
         if spending.reserve(tx, harness, flow, key, model, facts, tokens, now) is not None:
             return Compaction(kind="failed")
     return Found(head, entries, part)
+
+
+def _head(tx: Tx, flow: Flow, asked: Mapping[str, Any]) -> int | None:
+    if flow.start_head is None:
+        return session.head_of(tx, flow.session_id)
+    return branch.head_for(tx, flow.session_id, flow.run_id, flow.start_head, asked.get("head"))
 
 
 def _measure(found: Found, text: str | None) -> tuple[int, int]:
@@ -148,7 +154,7 @@ def _record(
     claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
     if claim is not Claim.HELD:
         return Compaction(kind=claim.value), []  # type: ignore[arg-type]  # busy needs steers=False
-    if record is None or session.head_of(tx, flow.session_id) != found.head:
+    if record is None or _head(tx, flow, asked) != found.head:
         return Compaction(kind="nothing" if answer is None else "failed"), []
     text, measured = record
     transcript.record_summary(
@@ -160,6 +166,7 @@ def _record(
         text=text,
         data={"covers": [found.part.first, found.part.last], **measured},
         now=now,
+        moves_head=flow.start_head is None,
     )
     return Compaction(kind="done"), _tell(tx, harness, flow) if answer is None else []
 

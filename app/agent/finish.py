@@ -12,7 +12,7 @@ from app.channels import outbox
 from app.db import Tx
 from app.events import Destination, TurnEnded
 from app.failpoints import reach
-from app.sessions import deposit, session, transcript, turns
+from app.sessions import branch, deposit, session, transcript, turns
 from app.sessions.session import Claim
 
 MESSAGE_STATE = {"finished": "answered", "offered": "answered", "failed": "failed"}
@@ -56,7 +56,9 @@ def _end(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> tu
         events.append(ended.to_wire(f"{flow.run_id}:ended:{number}"))
     elif ending.kind in ENDED:
         turns.settle(tx, flow.run_id, harness.clock.now())  # no event follows, and so nobody else would
-    if ending.kind in ("failed", "offered"):  # what came in meanwhile was not shown and still wants an answer
+    if ending.kind in ("failed", "offered") or (
+        reply is not None and flow.start_head is not None
+    ):  # what came in meanwhile was not shown and still wants an answer
         left = deposit.wake_next(tx, flow.session_id)
         events += [left] if left is not None else []
     return ending, events
@@ -74,18 +76,20 @@ def _close(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> 
     claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
     if claim in (Claim.SUPERSEDED, Claim.STOPPED):
         return Ending(kind=claim.value)  # type: ignore[arg-type]  # the two kinds named above
-    if state == "finished" and deposit.unattached(tx, flow.session_id):
+    if state == "finished" and flow.start_head is None and deposit.unattached(tx, flow.session_id):
         if head is not None:
             transcript.mark_draft(tx, head)
         return Ending(kind="more")
-    if state == "offered":  # what was asked is part of the conversation, or the answer to it would be a riddle
+    if (
+        state == "offered" and flow.start_head is None
+    ):  # what was asked is part of the conversation, or the answer to it would be a riddle
         _say(tx, flow, str(request["key"]), text, now)
-    _write(tx, harness, flow, text, state, now)
+    _write(tx, harness, flow, text, state, now, head)
     return ending
 
 
 def _say(tx: Tx, flow: Flow, step_key: str, text: str, now: datetime) -> None:
-    head = deposit.head_of(tx, flow.session_id)
+    head = session.head_of(tx, flow.session_id)
     transcript.record_assistant(
         tx,
         flow.session_id,
@@ -103,9 +107,14 @@ def _for_parent(flow: Flow, text: str) -> str:
     return "" if flow.delegates else text[:MAX_ENDING_CHARS]
 
 
-def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: datetime) -> None:
+def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: datetime, head: int | None) -> None:
     reply = _reply(tx, harness, flow)
-    deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
+    if flow.start_head is None:
+        deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
+    else:
+        branch.close_shown(tx, flow.run_id, head or flow.start_head, MESSAGE_STATE[state])
+        if head is not None and flow.replay_of is not None:
+            branch.take_place(tx, flow.session_id, flow.replay_of, flow.start_head, head)
     turns.end(tx, flow.run_id, state, now, error=None if state == "finished" else text[:500])
     outbox.withdraw(tx, f"{flow.run_id}/progress", "the answer came first")
     if reply is None:  # nothing follows such a turn

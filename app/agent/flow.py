@@ -1,10 +1,12 @@
 """What steers a turn: values that `receive` returns, so that a replay takes the branches it took before."""
 
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from app.agent.llm import Trouble
+from app.agent.models import Models
 from app.agent.policy import Policy
 
 
@@ -17,13 +19,32 @@ class Frozen(BaseModel):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-Stop = Literal["superseded", "stopped", "stale", "nothing", "busy"]
+Stop = Literal["superseded", "stopped", "stale", "nothing", "busy", "answered", "waiting"]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What came of a run's wish for a session: why the turn is not to be (`waiting`: not before `wait_until`), the
+    events that tell of what it took the place of, and what to ask the person before anything is answered.
+
+    A turn that is done again grows from `start_head`, in the place of the run `replay_of`.
+    """
+
+    session_id: str
+    stop: Stop | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+    question: str = ""
+    models: Models = field(default_factory=Models)
+    wait_until: str | None = None
+    start_head: int | None = None
+    replay_of: str | None = None
 
 
 class Flow(Frozen):
     """A turn's fixed conditions, or the reason why there is no turn (`stop`).
 
-    A `question` is put to the person instead of an answer.
+    A `question` is put to the person instead of an answer. A turn that is done again has where it begins
+    (`start_head`) and the run whose place it takes.
     """
 
     run_id: str
@@ -40,6 +61,9 @@ class Flow(Frozen):
     max_iterations: int = 20
     code_version: str = ""
     question: str = ""
+    wait_until: str | None = None
+    start_head: int | None = None
+    replay_of: str | None = None
     policy: Policy = Policy()
 
 

@@ -80,6 +80,7 @@ class Progress:
     overflow: bool = False
     compactions: int = 0
     summaries: int = 0
+    head: int | None = None
 
     def request(self) -> dict[str, Any]:
         return {
@@ -92,14 +93,15 @@ class Progress:
             "repeats": self.repeats if self.repeats + 1 >= NOTE_AFTER else 0,
             "compactions": self.compactions,
             "overflow": self.overflow,
+            "head": self.head,
         }
 
     def compaction(self, flow: Flow, attempt: int) -> dict[str, Any]:
         model = (flow.summary_model if attempt == 0 else flow.fallback) or self.model
-        return {"key": f"compact#{self.summaries}", "model": model, "attempt": attempt}
+        return {"key": f"compact#{self.summaries}", "model": model, "attempt": attempt, "head": self.head}
 
-    def after_thought(self) -> "Progress":
-        return replace(self, thoughts=self.thoughts + 1)
+    def after_thought(self, head: int | None = None) -> "Progress":
+        return replace(self, thoughts=self.thoughts + 1, head=head if head is not None else self.head)
 
     def after_round(self, calls: Sequence[Call] = ()) -> "Progress":
         this_round = of_round([call.print for call in calls])
@@ -125,7 +127,7 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
         return await _finish(steps, body, progress, text=flow.question, state="offered")
     while progress.iteration < flow.max_iterations:
         thought = Thought.model_validate(await steps.run("think", body.think, progress.request()))
-        progress = progress.after_thought()
+        progress = progress.after_thought(thought.head)
         match thought.kind:
             case "act":
                 result = await _act_and_observe(steps, body, thought, progress)

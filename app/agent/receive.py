@@ -2,16 +2,16 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
 from typing import Any
 
 from app.agent.announce import announce
 from app.agent.backlog import take_up
 from app.agent.closing import supersede
-from app.agent.flow import Flow, Stop
+from app.agent.flow import Flow, Stop, Taken
 from app.agent.harness import Harness
-from app.agent.models import Models, choose_models
+from app.agent.models import choose_models
 from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
+from app.agent.replay import take_again
 from app.db import Tx
 from app.errors import BadInput
 from app.events import MessageReceived
@@ -25,10 +25,18 @@ log = logging.getLogger("moab.agent")
 
 
 async def receive(
-    harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool = True
+    harness: Harness,
+    run_id: str,
+    event: MessageReceived,
+    message_key: str,
+    delegates: bool = True,
+    event_id: str = "",
 ) -> dict[str, Any]:
-    """A Flow as JSON: the turn's conditions, or why this run is no turn. Safe to repeat."""
-    taken = await harness.db.write(_begin, harness, run_id, event, message_key, delegates)
+    """A Flow as JSON: the turn's conditions, or why this run is no turn. Safe to repeat.
+
+    `event_id` tells a run that somebody started again from one that only brings the same message.
+    """
+    taken = await harness.db.write(_begin, harness, run_id, event, message_key, delegates, event_id)
     harness.notifier.publish(event.session_key)
     reach("receive.committed")
     if taken.events:
@@ -41,6 +49,9 @@ async def receive(
         channel=event.channel,
         stop=taken.stop,
         question=taken.question,
+        wait_until=taken.wait_until,
+        start_head=taken.start_head,
+        replay_of=taken.replay_of,
         model=taken.models.main,
         fallback=taken.models.fallback,
         summary_model=taken.models.summary,
@@ -64,24 +75,16 @@ async def policy_now(harness: Harness, origin: str) -> Policy:
         return cautious_policy(general, origin)
 
 
-@dataclass(frozen=True)
-class Taken:
-    """The session, why the turn is not to be, the events that tell of what it took the place of, and what to ask
-    the person before anything is answered.
-    """
-
-    session_id: str
-    stop: Stop | None = None
-    events: list[dict[str, Any]] = field(default_factory=list)
-    question: str = ""
-    models: Models = field(default_factory=Models)
-
-
-def _begin(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool) -> Taken:
+def _begin(
+    tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool, event_id: str
+) -> Taken:
     now = harness.clock.now()
     if not delegates and session.find(tx, event.session_key) is None and calls.is_called_off(tx, message_key):
         return Taken("", "superseded")
     stored = deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    again = take_again(tx, harness, run_id, event, message_key, event_id) if event_id and not stored.fresh else None
+    if again is not None:
+        return again
     stop = _take(tx, harness, run_id, event, stored.session_id)
     if stop is not None:
         return Taken(stored.session_id, stop)
@@ -95,6 +98,7 @@ def _begin(tx: Tx, harness: Harness, run_id: str, event: MessageReceived, messag
         run_id,
         stored.session_id,
         message_key=message_key,
+        event_id=event_id or None,
         origin=event.origin,
         model=models.main,
         boot_id=harness.boot_id,

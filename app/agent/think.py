@@ -19,9 +19,8 @@ from app.agent.tool import Effect, Toolbox
 from app.db import Tx
 from app.failpoints import reach
 from app.log import redacted
-from app.sessions import session, transcript, turns, usage
+from app.sessions import branch, session, transcript, turns, usage
 from app.sessions.calls import running_elsewhere
-from app.sessions.deposit import attach_open
 from app.sessions.session import Claim
 from app.sessions.transcript import NewCall
 
@@ -104,7 +103,7 @@ def _try_look(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any], 
         return Thought(kind=claim.value)  # type: ignore[arg-type]  # busy needs steers=False
     if running is not None:
         return None
-    head = attach_open(tx, flow.session_id)
+    head = branch.head_for(tx, flow.session_id, flow.run_id, flow.start_head, request.get("head"))
     entries = transcript.load(tx, flow.session_id, head)
     last = usage.last_thought(tx, flow.session_id)
     tokens = spending.expected_tokens(harness, entries, last, facts)
@@ -193,6 +192,7 @@ def _record(
         new_calls=calls,
         data={"model": request["model"]} | ({"thinking": answer.thinking} if answer.thinking else {}),
         now=now,
+        moves_head=flow.start_head is None,
     )
     return _thought(harness, flow, message_id, [(c.step_key, c.name, c.arguments) for c in calls])
 

@@ -80,18 +80,13 @@ def mark_event_sent(tx: Tx, message_key: str, now: datetime) -> None:
 
 def attach_open(tx: Tx, session_id: str) -> int | None:
     """Put open inputs and notes that are not in the transcript yet at its end, in order; the new head, if any."""
-    head = head_of(tx, session_id)
+    head = session.head_of(tx, session_id)
     waiting = unattached(tx, session_id, ("open", "note"))
     for message_id in waiting:
         tx.execute(update(messages).where(messages.c.id == message_id).values(parent_id=head, attached=True))
         head = message_id
     if waiting:
         move_head(tx, session_id, head)
-    return head
-
-
-def head_of(tx: Tx, session_id: str) -> int | None:
-    head: int | None = tx.scalar(select(sessions.c.head_id).where(sessions.c.id == session_id))
     return head
 
 

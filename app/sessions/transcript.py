@@ -95,6 +95,11 @@ def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
     ]
 
 
+def chain(tx: Tx, head: int | None) -> list[int]:
+    """Ids of the messages from the first to `head`, in order."""
+    return [row.id for row in tx.execute(CHAIN, {"head": head}).all()]
+
+
 def _calls_since(tx: Tx, session_id: str, first_message: int) -> dict[int, list[CallRecord]]:
     found: dict[int, list[CallRecord]] = {}
     for message_id, *fields in tx.execute(CALLS_SINCE, {"session": session_id, "first": first_message}):
@@ -120,6 +125,7 @@ def record_assistant(
     new_calls: Sequence[NewCall],
     data: dict[str, Any],
     now: datetime,
+    moves_head: bool = True,
 ) -> int:
     """Add the model's words and the calls it asked for, and move the session's head there; the new message's id."""
     row = {
@@ -153,12 +159,22 @@ def record_assistant(
                 for position, call in enumerate(new_calls)
             ],
         )
-    deposit.move_head(tx, session_id, message_id)
+    if moves_head:
+        deposit.move_head(tx, session_id, message_id)
     return message_id
 
 
 def record_summary(
-    tx: Tx, session_id: str, *, run_id: str, step_key: str, parent: int, text: str, data: dict[str, Any], now: datetime
+    tx: Tx,
+    session_id: str,
+    *,
+    run_id: str,
+    step_key: str,
+    parent: int,
+    text: str,
+    data: dict[str, Any],
+    now: datetime,
+    moves_head: bool = True,
 ) -> int:
     """Add a summary at the head of the transcript; nothing that it covers is changed. The new message's id."""
     row = {
@@ -173,7 +189,8 @@ def record_summary(
         "created_at": now,
     }
     message_id: int = tx.execute(insert(messages).values(row).returning(messages.c.id)).scalar_one()
-    deposit.move_head(tx, session_id, message_id)
+    if moves_head:
+        deposit.move_head(tx, session_id, message_id)
     return message_id
 
 

@@ -15,6 +15,7 @@ def start(
     session_id: str,
     *,
     message_key: str,
+    event_id: str | None = None,
     origin: str,
     model: str,
     boot_id: str,
@@ -27,6 +28,7 @@ def start(
         "run_id": run_id,
         "session_id": session_id,
         "message_key": message_key,
+        "event_id": event_id,
         "origin": origin,
         "state": "live",
         "model": model,
@@ -40,6 +42,12 @@ def start(
 def find(tx: Tx, run_id: str) -> Any | None:
     """The row of a turn, or None."""
     return (tx.execute(select(turns).where(turns.c.run_id == run_id))).first()
+
+
+def of_event(tx: Tx, event_id: str, run_id: str) -> Any | None:
+    """The newest other turn that this very event has started, or None."""
+    query = select(turns).where(turns.c.event_id == event_id, turns.c.run_id != run_id)
+    return tx.execute(query.order_by(turns.c.run_id.desc()).limit(1)).first()
 
 
 def newest(tx: Tx, session_id: str) -> Any | None:
