@@ -4,12 +4,14 @@ from datetime import datetime
 from typing import Any
 
 import inngest
+from pydantic import ValidationError
 
 from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.loop import run_turn
 from app.agent.receive import receive
 from app.agent.replay import resume
+from app.agent.restart import start_again
 from app.agent.steps import DurableSteps, key_of, parse, unless_crashed
 from app.agent.turn import bodies_of
 from app.events import MessageReceived, TurnStopped
@@ -40,7 +42,10 @@ def handle_message(client: inngest.Inngest, harness: Harness) -> inngest.Functio
             flow = Flow.model_validate(unless_crashed(await steps.run("receive", *take)))
         if flow.stop is not None:
             return {"kind": flow.stop}
-        ending = await run_turn(steps, bodies_of(harness, flow), flow)
+        try:
+            ending = await run_turn(steps, bodies_of(harness, flow), flow)
+        except ValidationError:  # a memo of a version that said things differently
+            return dict(unless_crashed(await steps.run("start-again", start_again, harness, ctx.run_id)))
         return dict(unless_crashed(ending.wire()))
 
     return run

@@ -39,9 +39,9 @@ WAITS = {"Sleep", "WaitForEvent", "WaitForSignal"}
 
 
 def notes_id(steps: Sequence[Mapping[str, Any]], run_id: str) -> str:
-    """The id under which a run's records lie: a replay from a later step goes on with those of the turn it repeats."""
-    for step in steps:
-        if step["name"] == "receive" and isinstance(step["output"], dict):
+    """The id under which a run's records lie: what its first step said, or the step that resumed it as a replay."""
+    for step in reversed(steps):
+        if step["name"] in ("receive", "resume") and isinstance(step["output"], dict):
             return str(step["output"].get("run_id") or run_id)
     return run_id
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,12 +42,14 @@ class Embedded:
             seconds -= step_s
             await self.link.engine.idle()
 
-    async def restart(self) -> None:
-        """The process ends calmly and another one of the same home goes on."""
+    async def restart(self, meanwhile: Callable[[], None] | None = None, **changes: Any) -> None:
+        """The process ends calmly and another one of the same home goes on, with `changes` to the harness."""
         await self.link.stop()
+        if meanwhile is not None:
+            meanwhile()
         self.house = self.house.rebooted()
         self.link = EmbeddedLink(self.house.harness.settings, self.clock)
-        self.house = replace(self.house, harness=replace(self.house.harness, sender=self.link))
+        self.house = replace(self.house, harness=replace(self.house.harness, sender=self.link, **changes))
         self.link.mount(FastAPI(), self.house.harness, all_functions)
         await self.link.start()
         await self.link.sync("")
