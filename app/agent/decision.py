@@ -62,9 +62,6 @@ async def run_decision(harness: Harness, event: CommandReceived, command_key: st
 
 def _command(tx: Tx, harness: Harness, event: CommandReceived, command_key: str) -> list[dict[str, Any]]:
     number, _, rest = event.args.partition(" ")
-    if outbox.exists(tx, f"{command_key}/command"):
-        row = approvals.find(tx, number)
-        return [] if row is None or row.state == State.PENDING else [decided_event(tx, harness, row)]
     now = harness.clock.now()
     session_id = session.open_session(tx, event.session_key, new_id(harness.clock), now)
     if number:
@@ -86,7 +83,14 @@ def _command(tx: Tx, harness: Harness, event: CommandReceived, command_key: str)
         text=outcome.text,
         now=now,
     )
-    return list(outcome.events)
+    return _heard(tx, harness, outcome)
+
+
+def _heard(tx: Tx, harness: Harness, outcome: Outcome) -> list[dict[str, Any]]:
+    """The events of an outcome; of one that was decided before, the early wake once more: it may have been lost."""
+    row = outcome.row
+    repeated = not outcome.done and row is not None and row.state != State.PENDING
+    return [*outcome.events, decided_event(tx, harness, row)] if repeated and row else list(outcome.events)
 
 
 def _open_requests(tx: Tx, session_id: str) -> str:

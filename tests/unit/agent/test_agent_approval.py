@@ -11,20 +11,20 @@ from app.agent import approval
 from app.agent.act import act
 from app.agent.approval_text import fenced, prompt_of, shown, visible
 from app.agent.closing import sweep_approvals
-from app.agent.decision import Person, decide
+from app.agent.decision import Person, decide, run_decision
 from app.agent.flow import Flow, Observation
 from app.agent.policy import FILE, make_policy, unknown_tools
 from app.agent.think import think
 from app.channels.channel import Sent
 from app.channels.delivery import deliver_next
 from app.db import Tx
-from app.events import Sender
+from app.events import CommandReceived, Destination, Sender
 from app.sessions import approvals
 from app.sessions.approvals import Approval, State
 from app.sessions.calls import MAY_HAVE_HAPPENED
 from app.tables import approvals as approval_rows
 from app.tables import calls, deliveries, turns
-from tests.unit.house import House, ask, begin, kill_at, run_id, wishes
+from tests.unit.house import SESSION, House, ask, begin, kill_at, run_id, wishes
 
 ADA = Sender(id="7", name="Ada")
 CALL = {"key": "tool#0.0", "name": "push"}
@@ -111,7 +111,7 @@ async def test_killed_after_the_approval_was_used(house: House, name: str, point
     house = house.rebooted()
     await act(house.harness, flow, call)
     if point == "tool.recorded" or name == "note":
-        assert result(house)[0] == "finished"
+        assert result(house) == ("finished", "noted" if name == "note" else "pushed a")
     else:
         assert result(house) == ("interrupted", MAY_HAVE_HAPPENED) and len(house.log) <= 1
 
@@ -205,6 +205,34 @@ async def test_who_may_decide_is_named(house: House, person: str, approvers: Any
     await do(house, flow.model_copy(update={"policy": ASK.model_copy(update={"approvers": approvers})}))
     await decided(house, "approve", person)
     assert row(house).state == ("approved" if may else "pending")
+
+
+async def test_of_two_decisions_the_first_stays(house: House) -> None:
+    flow = await planned(house)
+    await do(house, flow)
+    found = row(house)
+    with house.tx() as tx:
+        assert approvals.decide(tx, found, State.DENIED, house.clock.now(), by="Ada")
+        assert not approvals.decide(tx, found, State.APPROVED, house.clock.now(), by="Bob")
+    assert (row(house).state, row(house).decided_by) == ("denied", "Ada")
+
+
+async def test_killed_before_anybody_heard_of_a_decision(house: House) -> None:
+    """The step runs again: nothing is decided twice, and the event is sent this time."""
+    flow = await planned(house)
+    await do(house, flow)
+    words = CommandReceived(
+        command="approve", args=row(house).id, session_key=SESSION, channel="test", sender=ADA,
+        destination=Destination(chat_id="7"), message_key="k9",
+    )  # fmt: skip
+    with kill_at("approval.decided"):
+        await run_decision(house.harness, words, "k9")
+    assert house.sender.of("agent.approval.decided") == []
+    await run_decision(house.harness, words, "k9")
+    (event,) = house.sender.of("agent.approval.decided")
+    assert event["data"] | {"by": "Ada"} == event["data"] and event["data"]["decision"] == "approved"
+    (told,) = house.rows(deliveries.select())
+    assert told.text.endswith("was approved by Ada.")
 
 
 async def deliver(house: House) -> None:
