@@ -100,8 +100,13 @@ class Progress:
         model = (flow.summary_model if attempt == 0 else flow.fallback) or self.model
         return {"key": f"compact#{self.summaries}", "model": model, "attempt": attempt, "head": self.head}
 
-    def after_thought(self, head: int | None = None) -> "Progress":
-        return replace(self, thoughts=self.thoughts + 1, head=head if head is not None else self.head)
+    def after_thought(self, thought: Thought) -> "Progress":
+        """An overflow that brought no summary about was met by the first level of shrinking."""
+        head = thought.head if thought.head is not None else self.head
+        after = replace(self, thoughts=self.thoughts + 1, head=head)
+        if not self.overflow or thought.kind == "compact":
+            return after
+        return replace(after, overflow=False, trials=replace(self.trials, shrinks=max(1, self.trials.shrinks)))
 
     def after_round(self, calls: Sequence[Call] = ()) -> "Progress":
         this_round = of_round([call.print for call in calls])
@@ -127,7 +132,7 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
         return await _finish(steps, body, progress, text=flow.question, state="offered")
     while progress.iteration < flow.max_iterations:
         thought = Thought.model_validate(await steps.run("think", body.think, progress.request()))
-        progress = progress.after_thought(thought.head)
+        progress = progress.after_thought(thought)
         match thought.kind:
             case "act":
                 result = await _act_and_observe(steps, body, thought, progress)

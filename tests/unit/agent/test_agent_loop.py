@@ -307,6 +307,19 @@ async def test_overflow_is_summarised_then_shrunk_without_a_wait_or_an_iteration
     ]
 
 
+async def test_an_overflow_with_nothing_to_summarise_is_shrunk_at_once() -> None:
+    script = Script([*[failed("overflow")] * 3, act("look", number=3), say()])
+    _, steps = await play(script)
+    assert steps.ids == [*["think"] * 4, "tool-look", "think", "finish"]
+    assert [(r["overflow"], r["shrink"]) for r in script.requests] == [
+        (False, 0),
+        (True, 0),
+        (False, 2),
+        (False, 3),
+        (False, 3),
+    ]
+
+
 async def test_a_summary_that_fails_is_tried_again_by_another_model_then_made_without_one() -> None:
     """Compaction frees nothing and fires every turn: tries are capped."""
     tries = [{"kind": "failed", "wait_until": UNTIL}, {"kind": "failed"}, {"kind": "done"}]

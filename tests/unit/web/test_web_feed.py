@@ -47,7 +47,7 @@ async def whole_turn_of(house: House, flow: Any) -> None:
     await run_turn(DirectSteps(house), bodies_of(house.harness, flow), flow)
 
 
-IDLE = {"state": "idle", "tool": None, "iteration": 0}
+IDLE = {"state": "idle", "tool": None, "iteration": 0, "partial": ""}
 
 
 async def test_a_session_that_is_not_there_is_empty_and_settled(house: House) -> None:
@@ -84,11 +84,11 @@ async def test_a_part_that_is_late_is_not_missed(house: House) -> None:
 
 async def test_what_the_turn_does_is_shown(house: House) -> None:
     flow = await begin(house, channel="terminal")
-    assert (await look(house))["activity"] == {"state": "thinking", "tool": None, "iteration": 0}
+    assert (await look(house))["activity"] == IDLE | {"state": "thinking"}
     with house.tx() as tx:
         turns.note_activity(tx, flow.run_id, "tool", tool="bash", iteration=2)
     found = await look(house)
-    assert found["activity"] == {"state": "tool", "tool": "bash", "iteration": 2}
+    assert found["activity"] == IDLE | {"state": "tool", "tool": "bash", "iteration": 2}
     assert (found["open"], found["settled"]) == (1, False)
 
 
