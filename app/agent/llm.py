@@ -217,7 +217,14 @@ async def _streamed(litellm: ModuleType, model: str, request: dict[str, Any], on
         if more:
             text += more
             on_text(text)
-    return litellm.stream_chunk_builder(pieces, messages=request["messages"])
+    answer = litellm.stream_chunk_builder(pieces, messages=request["messages"])
+    if not text and not _calls(answer) and getattr(stream, "received_finish_reason", "") is None:
+        raise ConnectionError("The provider's stream ended before an answer began.")  # junk is passed off as an end
+    return answer
+
+
+def _calls(answer: Any) -> Any:
+    return answer.choices[0].message.tool_calls if answer is not None and answer.choices else None
 
 
 def _completion(litellm: ModuleType, model: str, answer: Any) -> Completion:

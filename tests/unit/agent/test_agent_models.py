@@ -177,6 +177,8 @@ async def test_a_streamed_answer_is_the_same_as_a_whole_one(client: LiteLLM, pro
         ({"fault": "context_length"}, Trouble.OVERFLOW),
         ({"fault": "rate_limit"}, Trouble.OVERLOADED),
         ({"text": "x" * 500, "fault": "cut"}, Trouble.UNAVAILABLE),
+        ({"fault": "junk"}, Trouble.UNAVAILABLE),
+        ({"fault": "drop"}, Trouble.UNAVAILABLE),
     ],
 )
 async def test_a_stream_that_fails_is_a_value(
@@ -185,6 +187,15 @@ async def test_a_stream_that_fails_is_a_value(
     provider.script(entry | {"times": None})
     answer, _ = await streamed(client)
     assert isinstance(answer, ModelFailure) and answer.trouble is trouble
+
+
+@pytest.mark.parametrize("entry", [{"text": None}, {"text": ""}])
+async def test_a_stream_of_nothing_that_ends_is_an_empty_answer(
+    client: LiteLLM, provider: ModelServer, entry: dict[str, Any]
+) -> None:
+    provider.script(entry)
+    answer, heard = await streamed(client)
+    assert isinstance(answer, Completion) and (answer.text, answer.wishes, heard) == ("", (), [])
 
 
 async def test_thinking_is_taken_from_an_answer_with_calls(client: LiteLLM, provider: ModelServer) -> None:
