@@ -28,7 +28,9 @@ def prompts(service: Service, chat: Chat) -> list[dict[str, Any]]:
 
 
 def prompt(service: Service, chat: Chat) -> dict[str, Any]:
-    return until(lambda: prompts(service, chat), "the prompt")[0]
+    """The prompt, once its receipt is noted too: without it nobody could say whether it arrived."""
+    noted = "SELECT id FROM deliveries WHERE kind = 'prompt' AND state = 'sent'"
+    return until(lambda: service.rows(noted) and prompts(service, chat), "the prompt")[0]
 
 
 def press(service: Service, chat: Chat, asked: dict[str, Any], button: int, user: int = 7) -> int:
