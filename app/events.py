@@ -151,12 +151,17 @@ class MessageReceived(Routed):
 
 
 class CommandReceived(Routed):
-    """A line that starts with a slash; answered by acknowledge, so that it works while a turn runs."""
+    """A line that starts with a slash; answered by acknowledge, so that it works while a turn runs.
+
+    `behind` is the row of the newest message when it came in, at `at_ms`: what was said after it is not meant by it.
+    """
 
     name: ClassVar[str] = "agent.command.received"
 
     command: str
     args: str = ""
+    behind: int | None = None
+    at_ms: int | None = None
 
 
 class ReplyReady(Event):
@@ -188,12 +193,13 @@ class SubagentSpawn(Event):
 
 
 class TurnStopped(Event):
-    """A person stopped the session's turn."""
+    """A person stopped the session's turn. Runs of messages that came in after `before_ms` are not meant."""
 
     name: ClassVar[str] = "agent.turn.stopped"
 
     session_key: str
     turn_id: str | None = None
+    before_ms: int | None = None
 
 
 class TurnEnded(Event):

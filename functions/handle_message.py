@@ -16,6 +16,8 @@ from app.agent.steps import DurableSteps, key_of, parse, unless_crashed
 from app.agent.turn import bodies_of
 from app.events import MessageReceived, TurnStopped
 
+STOPS = "event.data.sessionKey == async.data.sessionKey && event.ts <= async.data.beforeMs"
+
 
 def handle_message(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any]:
     """One run per session at a time: a person's message cancels the run before it, a machine's cancels nobody."""
@@ -25,7 +27,7 @@ def handle_message(client: inngest.Inngest, harness: Harness) -> inngest.Functio
         trigger=inngest.TriggerEvent(event=MessageReceived.name),
         retries=8,
         singleton=inngest.Singleton(key="event.data.steers == false ? false : event.data.sessionKey", mode="cancel"),
-        cancel=[inngest.Cancel(event=TurnStopped.name, if_exp="event.data.sessionKey == async.data.sessionKey")],
+        cancel=[inngest.Cancel(event=TurnStopped.name, if_exp=STOPS)],
     )
     async def run(ctx: inngest.Context) -> dict[str, Any]:
         event = parse(MessageReceived, ctx)

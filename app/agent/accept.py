@@ -10,6 +10,7 @@ from app.errors import ServiceUnavailable
 from app.events import CommandReceived, MessageReceived, message_event_id
 from app.failpoints import reach
 from app.ids import new_id
+from app.sessions import deposit as deposit_rows
 from app.sessions import edits
 from app.sessions.deposit import Deposited, deposit
 
@@ -25,7 +26,9 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     if key is None:
         raise ValueError("an input from outside has a message key")
     if isinstance(event, CommandReceived):
-        await _send_command(harness, event, key)
+        behind = await harness.db.read(deposit_rows.newest, event.session_key)
+        at_ms = int(harness.clock.now().timestamp() * 1000)
+        await _send_command(harness, event.model_copy(update={"behind": behind, "at_ms": at_ms}), key)
         return
     if event.edited is not None:
         await _accept_edit(harness, event, key)

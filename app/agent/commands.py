@@ -18,7 +18,7 @@ from app.db import Tx
 from app.errors import NotFound
 from app.events import CommandReceived, TurnStopped
 from app.ids import new_id
-from app.sessions import calls, search, session, tasks, transcript, turns, undo
+from app.sessions import calls, deposit, search, session, tasks, transcript, turns, undo
 from app.sessions.calls import CallState
 from app.tables import sessions
 
@@ -44,20 +44,25 @@ QUOTE_CHARS = 80
 
 @dataclass(frozen=True)
 class Asked:
-    """A command as it is carried out: for which session, with which words behind it."""
+    """A command as it is carried out: for which session, with which words, and behind which message it came in."""
 
     session_id: str
     session_key: str
     args: str
+    behind: int | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a command said, the run it stopped, if it did, and the tasks of sub-agents that it ended."""
+    """What a command said, the run it stopped, if it did, and the tasks of sub-agents that it ended.
+
+    `woken` are start signals of messages that it moved.
+    """
 
     text: str
     stopped: str | None = None
     tasks: tuple[str, ...] = ()
+    woken: tuple[dict[str, Any], ...] = ()
 
 
 Command = Callable[[Tx, Harness, Asked], Done]
@@ -88,7 +93,7 @@ def _stop_task(tx: Tx, harness: Harness, asked: Asked) -> Done:
 
 def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
     now = harness.clock.now()
-    stopped = session.stop(tx, asked.session_id, now)
+    stopped = session.stop(tx, asked.session_id, now, asked.behind)
     supersede(tx, harness, asked.session_id, run_id="")
     if stopped is not None:
         outbox.withdraw(tx, f"{stopped}/progress", "the turn was stopped")
@@ -116,9 +121,14 @@ def _what_was_done(tx: Tx, run_id: str | None) -> str:
 
 
 def _new(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    now = harness.clock.now()
     done = _stop_turn(tx, harness, asked)
-    session.close(tx, asked.session_id, harness.clock.now())
-    return replace(done, text="A fresh conversation. The old one is kept (/sessions).")
+    session.close(tx, asked.session_id, now)
+    fresh = session.open_session(tx, asked.session_key, new_id(harness.clock), now)
+    moved = asked.behind is not None and deposit.carry_over(tx, asked.session_id, fresh, asked.behind)
+    woken = deposit.wake_next(tx, fresh) if moved else None
+    text = "A fresh conversation. The old one is kept (/sessions)."
+    return replace(done, text=text, woken=(woken,) if woken is not None else ())
 
 
 def _sessions(tx: Tx, harness: Harness, asked: Asked) -> Done:
@@ -162,8 +172,10 @@ def _undo(tx: Tx, harness: Harness, asked: Asked) -> Done:
     """A turn that runs is stopped first: then it is the last exchange. Files have their own way, before this."""
     if asked.args:
         return Done("There are /undo (takes back the last exchange) and /undo files (puts back what was written).")
-    waiting = transcript.last_waiting(tx, asked.session_id)
+    waiting = transcript.last_waiting(tx, asked.session_id, asked.behind)
     done = _stop_turn(tx, harness, asked)
+    if asked.behind is not None:  # what came in since stands at the end of what is left
+        deposit.carry_over(tx, asked.session_id, asked.session_id, asked.behind)
     taken = waiting if waiting is not None else undo.take_back(tx, asked.session_id)
     if taken is None:
         return replace(done, text="There is nothing to take back.")
@@ -216,9 +228,11 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     done = await harness.db.write(_carry_out, harness, event, command_key, said)
     events: list[dict[str, Any]] = []
     if done.stopped is not None:
-        ended = TurnStopped(session_key=event.session_key, turn_id=done.stopped)
+        before_ms = event.at_ms or int(harness.clock.now().timestamp() * 1000)
+        ended = TurnStopped(session_key=event.session_key, turn_id=done.stopped, before_ms=before_ms)
         events.append(ended.to_wire(f"{done.stopped}:stopped:{new_id(harness.clock)}"))
     events += [task_list.cancelled_event(harness, task, event.session_key) for task in done.tasks]
+    events += done.woken
     events.append(reply_event(harness, event, event.session_key))
     await announce(harness, events)
     harness.notifier.publish(event.session_key)
@@ -232,7 +246,7 @@ def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: st
         return Done("")
     session_id = session.open_session(tx, event.session_key, new_id(harness.clock), now)
     command = COMMANDS.get(event.command, _unknown(event.command))
-    asked = Asked(session_id, event.session_key, event.args.strip())
+    asked = Asked(session_id, event.session_key, event.args.strip(), event.behind)
     done = Done(said) if said is not None else command(tx, harness, asked)
     outbox.put(
         tx,

@@ -195,4 +195,3 @@ def _record(
         moves_head=flow.start_head is None,
     )
     return _thought(harness, flow, message_id, [(c.step_key, c.name, c.arguments) for c in calls])
-

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from app.db import Tx, insert_if_absent
 from app.errors import MoabError
@@ -73,6 +73,29 @@ def _find(tx: Tx, event_key: str) -> Deposited | None:
     return None if row is None else Deposited(row.id, row.session_id, fresh=False, event_due=row.event_sent_at is None)
 
 
+def newest(tx: Tx, session_key: str) -> int:
+    """The row of the newest message in the sessions of a key, 0 if there is none."""
+    query = select(func.max(messages.c.id)).join(sessions, sessions.c.id == messages.c.session_id)
+    return tx.scalar(query.where(sessions.c.key == session_key)) or 0
+
+
+def carry_over(tx: Tx, old: str, new: str, behind: int) -> bool:
+    """Move the open inputs that came in after the row `behind` to another session, to be attached there once more.
+
+    With the same session they are only taken out of the transcript. Answers with whether there were any.
+    """
+    query = select(messages.c.id, messages.c.parent_id).where(
+        messages.c.session_id == old, messages.c.state == "open", messages.c.id > behind
+    )
+    rows = tx.execute(query.order_by(messages.c.id.desc())).all()
+    for row in rows:  # the newest first: each gives what hangs on it to its own parent
+        tx.execute(update(messages).where(messages.c.parent_id == row.id).values(parent_id=row.parent_id))
+        tx.execute(update(sessions).where(sessions.c.head_id == row.id).values(head_id=row.parent_id))
+        moved = {"session_id": new, "parent_id": None, "attached": False}
+        tx.execute(update(messages).where(messages.c.id == row.id).values(moved))
+    return bool(rows)
+
+
 def mark_event_sent(tx: Tx, message_key: str, now: datetime) -> None:
     """Note that the message's start signal was accepted by the engine."""
     tx.execute(update(messages).where(messages.c.message_key == message_key).values(event_sent_at=now))
@@ -91,7 +114,7 @@ def attach_open(tx: Tx, session_id: str) -> int | None:
 
 
 def unattached(tx: Tx, session_id: str, states: Sequence[str] = ("open",)) -> Sequence[int]:
-    """Ids of inputs of these states that no model has been shown yet."""
+    """Ids of inputs of these states that no model has been shown yet, in order."""
     query = (
         select(messages.c.id)
         .where(messages.c.session_id == session_id, messages.c.state.in_(states), messages.c.attached.is_(False))

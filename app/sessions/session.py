@@ -126,22 +126,38 @@ def is_live(tx: Tx, run_id: str, now: datetime) -> bool:
     return any(is_live(tx, child, now) for child in tx.scalars(query).all())
 
 
-def stop(tx: Tx, session_id: str, now: datetime) -> str | None:
-    """Take the session away from whoever holds it and close its open messages; the run id of the stopped turn."""
+def stop(tx: Tx, session_id: str, now: datetime, behind: int | None = None) -> str | None:
+    """Take the session away from whoever holds it and close its open messages; the run id of the stopped turn.
+
+    What came in after the row `behind` is not meant: such a message stays open, and the turn that it started goes on.
+    """
     holder = tx.scalar(select(sessions.c.holder).where(sessions.c.id == session_id).with_for_update())
-    live: str | None = tx.scalar(
-        select(turns.c.run_id)
+    query = (
+        select(turns.c.run_id, messages.c.id)
+        .outerjoin(messages, messages.c.message_key == turns.c.message_key)
         .where(turns.c.session_id == session_id, turns.c.state == "live")
         .order_by(turns.c.run_id.desc())
     )
-    if holder and not holder.endswith(STOPPED):
+    live = tx.execute(query).first()
+    is_meant = live is None or behind is None or live.id is None or live.id <= behind
+    if is_meant and holder and not holder.endswith(STOPPED):
         tx.execute(update(sessions).where(sessions.c.id == session_id).values(holder=holder + STOPPED))
-    if live:
-        _end_turn(tx, live, "stopped", now)
+    if is_meant and live is not None:
+        _end_turn(tx, live.run_id, "stopped", now)
+    _stop_tools(tx, session_id, live.run_id if live is not None and not is_meant else None)
+    closing = update(messages).where(messages.c.session_id == session_id, messages.c.state == "open")
+    tx.execute((closing if behind is None else closing.where(messages.c.id <= behind)).values(state="stopped"))
+    return live.run_id if is_meant and live is not None else None
+
+
+def _stop_tools(tx: Tx, session_id: str, spared: str | None) -> None:
+    """A tool may still run for a turn that was taken over: whoever watches it sees that its turn is stopped."""
+    running = select(calls.c.run_id).where(calls.c.session_id == session_id, calls.c.state == "started")
     tx.execute(
-        update(messages).where(messages.c.session_id == session_id, messages.c.state == "open").values(state="stopped")
+        update(turns)
+        .where(turns.c.run_id.in_(running), turns.c.state == "superseded", turns.c.run_id != (spared or ""))
+        .values(state="stopped")
     )
-    return live
 
 
 def stop_turn(tx: Tx, run_id: str, now: datetime) -> None:

@@ -211,9 +211,9 @@ def planned_calls(tx: Tx, message_id: int) -> list[tuple[str, str, str]]:
     return [(row.step_key, row.name, row.arguments) for row in tx.execute(query).all()]
 
 
-def last_waiting(tx: Tx, session_id: str) -> str | None:
-    """The words of the newest input that no model was shown yet, or None."""
-    waiting = deposit.unattached(tx, session_id)
+def last_waiting(tx: Tx, session_id: str, behind: int | None = None) -> str | None:
+    """The words of the newest input (up to the row `behind`) that no model was shown yet, or None."""
+    waiting = [row for row in deposit.unattached(tx, session_id) if behind is None or row <= behind]
     return text_of(tx, waiting[-1]) if waiting else None
 
 

@@ -12,6 +12,7 @@ from app.agent.think import think
 from app.events import CommandReceived, Destination
 from app.sessions import calls, deposit, session
 from app.tables import deliveries, messages, sessions, usage
+from app.tables import turns as turn_rows
 from tests.unit.house import RUN, SESSION, House, ask, begin, message, run_id, whole_turn, wishes
 
 
@@ -37,7 +38,9 @@ async def test_stop_ends_the_turn_and_its_messages(house: House) -> None:
     flow = await begin(house)
     assert await say(house, "stop") == "Stopped."
     stopped, reply = house.sender.events
-    assert (stopped["name"], stopped["data"]) == ("agent.turn.stopped", {"sessionKey": SESSION, "turnId": RUN})
+    before = int(house.clock.now().timestamp() * 1000)
+    assert stopped["name"] == "agent.turn.stopped"
+    assert stopped["data"] == {"sessionKey": SESSION, "turnId": RUN, "beforeMs": before}
     assert (reply["name"], reply["data"]["destination"]) == ("agent.reply.ready", {"chatId": "7"})
     assert [row.state for row in house.rows(messages.select())] == ["stopped"]
     with house.tx() as tx:
@@ -55,6 +58,39 @@ async def test_stop_catches_a_message_whose_turn_has_not_begun(house: House) -> 
         deposit.deposit(tx, message(), "test:1", new_session_id="S", now=house.clock.now())
     await say(house, "stop")
     assert (await begin(house)).stop == "nothing"
+
+
+@pytest.mark.parametrize("name", ["stop", "new", "undo"])
+async def test_what_was_said_behind_a_command_is_not_meant_by_it(house: House, name: str) -> None:
+    """It is carried out a moment later, when the next message may be there already."""
+    await begin(house, "work", "k1", run_id(1))
+    first = house.rows(messages.select())[0].id
+    steered = await begin(house, "again", "k2", run_id(2))
+    await say(house, name, behind=first, at_ms=5)
+    states = {row.message_key: row.state for row in house.rows(messages.select())}
+    assert states == {"k1": "stopped", "k2": "open"}
+    assert "agent.turn.stopped" not in house.sender.names()
+    if name == "new":
+        (woken,) = house.sender.of("agent.message.received")
+        assert woken["id"] == "k2:again-1" and (await think(house.harness, steered, ask()))["kind"] == "stopped"
+        steered = await begin(house, "again", "k2", run_id(3))
+    await think(house.harness, steered, ask())
+    shown = [str(m["content"]) for m in house.model.requests[-1][1][1:]]
+    assert shown == (["again"] if name != "stop" else ["work\n\nagain"])
+
+
+async def test_stop_ends_also_the_tool_of_a_turn_that_was_taken_over(house: House) -> None:
+    flow = await begin(house, "work", "k1", run_id(1))
+    house.model.answers = [wishes(("push", {"what": "a"}))]
+    await think(house.harness, flow, ask())
+    with house.tx() as tx:
+        call = calls.find(tx, run_id(1), "tool#0.0")
+        assert call is not None
+        calls.start(tx, call.id, "home:boot1", house.clock.now())
+    await begin(house, "hurry", "k2", run_id(2))
+    await say(house, "stop")
+    with house.tx() as tx:
+        assert {row.state for row in tx.execute(turn_rows.select())} == {"stopped"}
 
 
 async def test_new_keeps_the_old_and_opens_a_fresh_one(house: House) -> None:

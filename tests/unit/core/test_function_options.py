@@ -12,6 +12,7 @@ import pytest
 from app.engine import sync
 from app.engine.signing import new_signing_key
 from functions import all_functions
+from functions.handle_message import STOPS
 from tests.unit.core.rules import ROOT
 from tests.unit.house import House, make_house
 
@@ -69,7 +70,7 @@ async def test_only_a_person_steers(functions: dict[str, Mapping[str, Any]]) -> 
 async def test_every_cancellation_has_a_match(functions: dict[str, Mapping[str, Any]]) -> None:
     """A cancel event without one would cancel every run."""
     assert {name: one["cancel"] for name, one in functions.items() if "cancel" in one} == {
-        "handle-message": [{"event": "agent.turn.stopped", "if": "event.data.sessionKey == async.data.sessionKey"}],
+        "handle-message": [{"event": "agent.turn.stopped", "if": STOPS}],
         "sub-agent": [{"event": "agent.task.cancelled", "if": "event.data.taskId == async.data.taskId"}],
     }
 
