@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.agent.context import NUDGE, budget_note, build_context
@@ -33,7 +33,7 @@ class Look:
     head: int | None
     entries: Sequence[Entry]
     last: LastCall | None = None
-    open_work: Sequence[str] = ()
+    open_work: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,16 @@ def fit(
     return Briefing(messages, len(messages) - 1 if notes else len(messages))
 
 
+def _hidden_work(request: Mapping[str, Any], look: Look) -> list[str]:
+    """What is open and not to be seen in the transcript, where a call says itself that its sub-agent still works."""
+    if request["shrink"] or not look.open_work:
+        return list(look.open_work.values())
+    seen = {call.child_key for entry in visible(look.entries)[1] for call in entry.calls}
+    return [line for key, line in look.open_work.items() if key not in seen]
+
+
 def _notes(flow: Flow, request: Mapping[str, Any], look: Look) -> list[str]:
-    state = state_note(look.open_work)
+    state = state_note(_hidden_work(request, look))
     notes = [state] if state and not flow.compact else []
     if request["nudge"]:
         notes.append(NUDGE)

@@ -29,17 +29,17 @@ ASKED = select(approvals.c.kind, approvals.c.tool, approvals.c.id).where(
 )
 
 
-def open_work(tx: Tx, session_id: str) -> list[str]:
-    """One line for each sub-agent that works, task that waits or runs, and request that a person has not answered."""
+def open_work(tx: Tx, session_id: str) -> dict[str, str]:
+    """By its id, a line for each sub-agent that works, task that waits or runs, and request that waits for a person."""
     children = tx.execute(CHILDREN, {"session": session_id}).all()
-    named = {child.child_key for child in children}
-    lines = [f"- sub-agent {child.child_key} is running: {_short(child.arguments)}" for child in children]
+    lines = {
+        child.child_key: f"- sub-agent {child.child_key} is running: {_short(child.arguments)}" for child in children
+    }
     for row in tx.execute(TASKS, {"session": session_id}):
         due = f", due {row.due_at:%Y-%m-%d %H:%M} UTC" if row.due_at else ""
-        lines += [f"- task {row.id} is {row.state}{due}: {_short(row.task)}"] if row.id not in named else []
+        lines.setdefault(row.id, f"- task {row.id} is {row.state}{due}: {_short(row.task)}")
     asked = tx.execute(ASKED, {"session": session_id})
-    lines += [f"- {row.kind} {row.id} ({row.tool}) waits for a person" for row in asked]
-    return lines
+    return lines | {row.id: f"- {row.kind} {row.id} ({row.tool}) waits for a person" for row in asked}
 
 
 def state_note(lines: Sequence[str]) -> str | None:

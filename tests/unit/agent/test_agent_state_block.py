@@ -37,6 +37,9 @@ async def test_after_a_summary_running_children_are_not_forgotten(house: House) 
     with house.tx() as tx:
         session.open_session(tx, f"task:{RUN}:tool#0.0", "CHILD", house.clock.now())
     newer = await begin(house, "and?", "k2", run_id(2))
+    await think(house.harness, newer, ask())
+    shown = house.model.requests[-1][1]
+    assert "Still running as task" in str(shown) and "Open work" not in str(shown), "said once is enough"
     with house.tx() as tx:
         head = session.head_of(tx, newer.session_id)
         assert head is not None
@@ -51,7 +54,7 @@ async def test_after_a_summary_running_children_are_not_forgotten(house: House) 
             data={"covers": [ids[0], ids[-2]]},
             now=house.clock.now(),
         )
-    await think(house.harness, newer, ask())
+    await think(house.harness, newer, ask(1))
     shown = house.model.requests[-1][1]
     assert "tool_calls" not in str(shown), "the call itself is covered"
     assert f"sub-agent task:{RUN}:tool#0.0 is running" in shown[-1]["content"]
@@ -68,8 +71,8 @@ async def test_tasks_and_requests_that_are_open(house: House) -> None:
         row = {"id": "K3F9", "session_id": conditions.session_id, "run_id": RUN, "step_key": "tool#0.0"}
         row |= {"kind": "approval", "tool": "bash", "digest": "d", "request": {}, "state": "pending"}
         tx.execute(insert(approvals).values(row | {"created_at": now, "expires_at": now}))
-        lines = open_work(tx, conditions.session_id)
-        assert open_work(tx, "another") == []
+        lines = list(open_work(tx, conditions.session_id).values())
+        assert open_work(tx, "another") == {}
     assert len(lines) == 3 and all(len(line) < 260 for line in lines)
     assert lines[0].startswith("- task T1 is running: count the owls") and "due 20" in lines[1]
     assert lines[2] == "- approval K3F9 (bash) waits for a person"
