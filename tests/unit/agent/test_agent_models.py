@@ -189,6 +189,12 @@ async def test_a_stream_that_fails_is_a_value(
     assert isinstance(answer, ModelFailure) and answer.trouble is trouble
 
 
+async def test_an_answer_may_repeat_itself(client: LiteLLM, provider: ModelServer) -> None:
+    provider.script({"text": "x" * 5_000})
+    answer, _ = await streamed(client)
+    assert isinstance(answer, Completion) and answer.text == "x" * 5_000
+
+
 @pytest.mark.parametrize("entry", [{"text": None}, {"text": ""}])
 async def test_a_stream_of_nothing_that_ends_is_an_empty_answer(
     client: LiteLLM, provider: ModelServer, entry: dict[str, Any]
