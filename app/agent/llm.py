@@ -199,7 +199,7 @@ def _import_litellm() -> ModuleType:
 
     litellm.suppress_debug_info = True
     litellm.disable_hf_tokenizer_download = True
-    litellm.REPEATED_STREAMING_CHUNK_LIMIT = 10**9  # a long line of dashes in a table is no fault of the model
+    vars(litellm)["REPEATED_STREAMING_CHUNK_LIMIT"] = 10**9  # a long line of dashes in a table is no fault of the model
     return litellm
 
 
