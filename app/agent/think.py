@@ -16,6 +16,7 @@ from app.agent.recovery import pause_s
 from app.agent.repetition import fingerprint
 from app.agent.state_block import open_work
 from app.agent.tool import Effect, Toolbox
+from app.channels import outbox
 from app.db import Tx
 from app.failpoints import reach
 from app.log import redacted
@@ -71,8 +72,8 @@ def toolbox_of(harness: Harness, flow: Flow) -> Toolbox:
 
 
 def _listener(harness: Harness, flow: Flow) -> Callable[[str], None] | None:
-    """What hears of an answer as it grows; None where it is not streamed."""
-    if flow.compact or not harness.settings.model_stream:
+    """What hears of an answer as it grows; None where it is not streamed: nobody would see it, and it costs time."""
+    if flow.compact or flow.channel not in outbox.REPEATABLE or not harness.settings.model_stream:
         return None
     return functools.partial(harness.notifier.show, flow.session_key)
 

@@ -113,7 +113,12 @@ async def shown(house: House) -> str:
 
 async def test_an_answer_is_shown_as_it_grows_and_the_step_stays_whole(house: House) -> None:
     first, second = "The beginning of a long answer", "The beginning of a long answer that goes on and on and on"
-    assert await partials(house, await begin(house), "The", first, second) == ["", first, second, ""]
+    assert await partials(house, await begin(house, channel="terminal"), "The", first, second) == [
+        "",
+        first,
+        second,
+        "",
+    ]
     assert [row.text for row in house.rows(messages.select()) if row.role == "assistant"] == ["The whole answer."]
 
 
@@ -121,8 +126,13 @@ async def test_nothing_is_streamed_where_it_is_turned_off(
     tmp_path: Any, template: Any, clean_environment: None
 ) -> None:
     house = make_house(tmp_path / "h", template, model_stream=False)
-    assert await partials(house, await begin(house), "x" * 99) == ["", ""]
+    assert await partials(house, await begin(house, channel="terminal"), "x" * 99) == ["", ""]
     await house.db.close()
+
+
+async def test_nothing_is_streamed_where_nobody_would_see_it(house: House) -> None:
+    await partials(house, await begin(house), "x" * 99)
+    assert house.model.askings[0].on_text is None
 
 
 @pytest.fixture(scope="module")
