@@ -17,6 +17,7 @@ from app.channels import outbox
 from app.db import Tx
 from app.errors import NotFound
 from app.events import CommandReceived, TurnStopped
+from app.failpoints import reach
 from app.ids import new_id
 from app.sessions import calls, deposit, search, session, tasks, transcript, turns, undo
 from app.sessions.calls import CallState
@@ -226,6 +227,7 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     done_before = await harness.db.read(outbox.exists, f"{command_key}/command")
     said = await undo_files(harness, event.session_key) if on_files and not done_before else None
     done = await harness.db.write(_carry_out, harness, event, command_key, said)
+    reach("command.committed")
     events: list[dict[str, Any]] = []
     if done.stopped is not None:
         before_ms = event.at_ms or int(harness.clock.now().timestamp() * 1000)
