@@ -21,13 +21,13 @@ def delegate(chat: Chat) -> dict[str, object]:
 def script_task(service: Service, chat: Chat, child_delay_s: float = 0.0) -> None:
     service.stage.script(
         chat.tag,
+        {"text": "still at it", "when": {"last_user": "how far"}},
         {"text": REPORT, "when": {"last_user": "find it", "has_result_of": "bash"}},
         {
             "tool_calls": [{"name": "bash", "arguments": {"command": "echo searched >> searched.txt"}}],
             "when": {"last_user": "find it"},
             "delay_s": child_delay_s,
         },
-        {"text": "still at it", "when": {"last_user": "how far"}},
         {"text": REPLY, "when": {"has_result_of": "delegate_task"}},
         delegate(chat),
     )
@@ -119,8 +119,8 @@ def test_stop_ends_the_child_too(make_service: MakeService) -> None:
     chat = service.stage.chat()
     service.stage.script(
         chat.tag,
-        {**bash("echo $$ > group; sleep 60"), "when": {"last_user": "find it"}},
         {"text": "still at it", "when": {"last_user": "how far"}},
+        {**bash("echo $$ > group; sleep 60"), "when": {"last_user": "find it"}},
         delegate(chat),
     )
 

@@ -99,7 +99,7 @@ def test_shrinks_a_context_that_is_too_long(service: Service) -> None:
     chat = service.stage.chat()
     service.stage.script(
         chat.tag,
-        {"fault": "context_length", "times": 2, "when": {"has_result_of": "bash"}},
+        {"fault": "context_length", "times": 3, "when": {"has_result_of": "bash"}},
         {"text": "it fits", "when": {"has_result_of": "bash"}},
         {"tool_calls": [{"name": "bash", "arguments": {"command": "seq 3000"}}]},
     )

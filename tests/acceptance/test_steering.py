@@ -91,6 +91,41 @@ def test_stop_while_a_tool_runs(make_service: MakeService) -> None:
     assert service.stage.replies(chat)[1:] == ["fine"]
 
 
+def test_stop_while_a_newer_message_waits_for_the_tool(make_service: MakeService) -> None:
+    """The tool belongs to a turn that is superseded already; it is stopped all the same."""
+    service = make_service().start()
+    chat = service.stage.chat()
+    service.stage.script(chat.tag, bash("echo $$ > group; sleep 60"))
+
+    service.say(chat, "work")
+    group = int(until_written(service, "group"))
+    service.say(chat, "hurry")
+    until(lambda: len(service.rows("SELECT 1 FROM turns")) == 2, "the second turn")
+    service.say(chat, "/stop")
+    until(lambda: not group_lives(group), "the end of the process group", within_s=3)
+    service.settle()
+
+    [reply] = service.stage.replies(chat)
+    assert reply.startswith("Stopped.")
+    assert {row["state"] for row in service.rows("SELECT state FROM turns")} == {"stopped"}
+    assert service.rows("SELECT result FROM calls") == [{"result": STOPPED_BY_USER}]
+    check_transcripts(service)
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new", "/undo"])
+def test_what_comes_right_behind_a_command_is_not_meant_by_it(make_service: MakeService, command: str) -> None:
+    service = make_service().start()
+    for _ in range(10):
+        chat = service.stage.chat()
+        service.stage.script(chat.tag, {"text": "here", "when": {"last_user": "again"}}, {"text": "slow", "delay_s": 5})
+        service.say(chat, "work")
+        until(lambda: service.stage.asked(chat.tag), "the question to the model")  # noqa: B023
+        service.say(chat, command)
+        service.say(chat, "again")
+        until(lambda: "here" in service.stage.replies(chat), "the answer", within_s=5)  # noqa: B023
+    assert all("slow" not in reply for reply in service.stage.replies(chat))
+
+
 def test_new_while_a_tool_runs(make_service: MakeService) -> None:
     """Row 17: what comes late stays with the old session, and the fresh one knows nothing of it."""
     service = make_service().start()

@@ -84,7 +84,7 @@ def test_odd_texts_pass_every_hop(service: Service) -> None:
     odd = "half \ud83d pair, nul \x00, whole \U0001f600"
     service.stage.script(
         chat.tag,
-        {"text": f"{odd} {'x' * 5000}", "when": {"last_role": "tool"}},
+        {"text": f"{odd} {' '.join(map(str, range(1200)))}", "when": {"last_role": "tool"}},
         {
             "tool_calls": [
                 {"name": "bash", "arguments": {"command": "head -c 3000 /dev/urandom; printf '\\0\\355\\240\\200'"}}
@@ -97,7 +97,7 @@ def test_odd_texts_pass_every_hop(service: Service) -> None:
 
     replies = service.stage.replies(chat)
     assert len(replies) == 2 and replies[0].startswith("half ") and "\U0001f600" in replies[0]
-    assert "".join(replies).count("x") == 5000
+    assert replies[-1].endswith(" 1199")
     assert service.rows("SELECT state FROM turns") == [{"state": "finished"}]
     check_transcripts(service)
 
@@ -111,7 +111,8 @@ def test_http_waits_for_the_reply(service: Service) -> None:
     assert answer.status_code == again.status_code == 200
     assert answer.json()["reply"] == again.json()["reply"] == "You said: hello"
     assert answer.json()["turnId"] == again.json()["turnId"]
-    assert command.json()["reply"].startswith("Model: openai/fake. Messages in this conversation: 2. Now: idle")
+    said = command.json()["reply"]
+    assert said.startswith("Model: openai/fake.") and "Messages in this conversation: 2." in said and "idle" in said
     assert service.rows("SELECT count(*) AS n FROM turns") == [{"n": 1}]
 
 
