@@ -6,6 +6,13 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def milliseconds(at: datetime) -> int:
+    """Whole milliseconds since 1970, rounded up: an event of the same moment is never later."""
+    return -((at - EPOCH) // timedelta(milliseconds=-1))
+
 
 class Clock(Protocol):
     """What tells the time. Passed down from the composition root; tests pass a `ManualClock`."""

@@ -5,6 +5,7 @@ import asyncio
 from app.agent.announce import SEND_WITHIN_S, announce, start_message
 from app.agent.decision import Outcome, take_answer
 from app.agent.harness import Harness
+from app.clock import milliseconds
 from app.db import Tx
 from app.errors import ServiceUnavailable
 from app.events import CommandReceived, MessageReceived, message_event_id
@@ -27,7 +28,7 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
         raise ValueError("an input from outside has a message key")
     if isinstance(event, CommandReceived):
         behind = await harness.db.read(deposit_rows.newest, event.session_key)
-        at_ms = int(harness.clock.now().timestamp() * 1000)
+        at_ms = milliseconds(harness.clock.now())
         await _send_command(harness, event.model_copy(update={"behind": behind, "at_ms": at_ms}), key)
         return
     if event.edited is not None:

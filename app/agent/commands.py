@@ -14,6 +14,7 @@ from app.agent.closing import supersede
 from app.agent.harness import Harness
 from app.agent.undo import undo_files
 from app.channels import outbox
+from app.clock import milliseconds
 from app.db import Tx
 from app.errors import NotFound
 from app.events import CommandReceived, TurnStopped
@@ -230,7 +231,7 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     reach("command.committed")
     events: list[dict[str, Any]] = []
     if done.stopped is not None:
-        before_ms = event.at_ms or int(harness.clock.now().timestamp() * 1000)
+        before_ms = event.at_ms or milliseconds(harness.clock.now())
         ended = TurnStopped(session_key=event.session_key, turn_id=done.stopped, before_ms=before_ms)
         events.append(ended.to_wire(f"{done.stopped}:stopped:{new_id(harness.clock)}"))
     events += [task_list.cancelled_event(harness, task, event.session_key) for task in done.tasks]

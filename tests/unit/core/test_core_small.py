@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app import errors, failpoints
-from app.clock import ManualClock, SystemClock
+from app.clock import ManualClock, SystemClock, milliseconds
 from app.files import write_atomic
 from app.ids import new_id
 from app.notify import Notifier
@@ -148,3 +148,10 @@ def test_the_docstring_of_an_error_is_its_sentence() -> None:
     for kind in kinds:
         assert str(kind()) == (kind.__doc__ or "").strip() and str(kind("other")) == "other"
         assert str(kind()).endswith(".")
+
+
+def test_milliseconds_are_rounded_up() -> None:
+    noon = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+    assert [milliseconds(noon + timedelta(microseconds=n)) - 1_767_614_400_000 for n in (0, 1, 999, 1_000, 1_001)] == [
+        0, 1, 1, 1, 2,
+    ]  # fmt: skip
