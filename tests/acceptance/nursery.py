@@ -6,6 +6,7 @@ a hundred kills cannot spend. Tests of the start itself start a fresh interprete
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -203,6 +204,14 @@ def _needed_modules() -> list[str]:
     return names
 
 
+def _warm() -> None:
+    """What every child would work out anew: the grammar of expressions; and nothing to collect in what is shared."""
+    from app.engine.expressions import Expression
+
+    Expression.compile("event.data.n == 1")
+    gc.freeze()
+
+
 def _serve() -> None:
     # In this order: the model client reads its settings when it is imported.
     from app.config import MODEL_CLIENT_VARIABLES
@@ -212,6 +221,7 @@ def _serve() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a process with threads must not be forked"
+    _warm()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_answer(json.loads(line))) + "\n")
