@@ -97,9 +97,12 @@ class Nursery:
     def ask(self, question: Mapping[str, Any]) -> Any:
         with self._lock:
             assert self._process.stdin and self._process.stdout
+            assert self._process.poll() is None, f"the nursery ended with {self._process.returncode}"
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
             self._process.stdin.flush()
-            return json.loads(self._process.stdout.readline())
+            answer = self._process.stdout.readline()
+        assert answer, f"the nursery ended with {self._process.wait(10)}"
+        return json.loads(answer)
 
     def __enter__(self) -> Self:
         return self
