@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app import bench_engine
+from app.cli import bench_engine
 from app.errors import MoabError
 
 

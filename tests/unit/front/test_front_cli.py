@@ -134,7 +134,7 @@ def test_chat_says_once_how_small_the_local_model_is(moab: Moab, service: FakeSe
 
 
 def test_a_fault_of_ours_is_a_sentence_and_no_traceback(moab_env: dict[str, str]) -> None:
-    code = "import sys, app.cli as c; c._settings = lambda: 1 / 0; sys.argv = ['moab', 'model']; c.main()"
+    code = "import sys, app.cli.moab as c; c.read_settings = lambda: 1 / 0; sys.argv = ['moab', 'model']; c.main()"
     done = subprocess.run([sys.executable, "-c", code], env=moab_env, capture_output=True, text=True)
     assert done.returncode == 1 and "ZeroDivisionError: division by zero" in done.stderr
     assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.client import ServiceClient, find_service
+from app.cli.client import ServiceClient, find_service
 from app.errors import BadInput, NotFound, ServiceUnavailable
 from tests.unit.front.fake_service import HOLD, FakeService
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app import chat
-from app.chat import chat_in_pipe, printable, session_key
-from app.client import ServiceClient
+from app.cli import chat
+from app.cli.chat import chat_in_pipe, printable, session_key
+from app.cli.client import ServiceClient
 from app.errors import ServiceUnavailable
 from tests.unit.front.fake_service import HOLD, Failure, FakeService
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from app.client import Activity
-from app.terminal import doing_now, rendered
+from app.cli.client import Activity
+from app.cli.terminal import doing_now, rendered
 from tests.unit.front.fake_service import HOLD, FakeService
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]|\r|\x1b\][^\x07]*\x07")

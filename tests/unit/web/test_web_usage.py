@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.agent.llm import Completion
-from app.runs_text import usage_table
+from app.cli.runs_text import usage_table
 from app.sessions import usage
 from app.sessions.usage import Price
 from app.web.api import api_router, explain_errors

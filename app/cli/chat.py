@@ -10,7 +10,7 @@ from typing import Any, TextIO, TypeVar
 
 from ulid import ULID
 
-from app.client import Answer, Feed, FeedItem, ServiceClient
+from app.cli.client import Answer, Feed, FeedItem, ServiceClient
 from app.errors import MoabError, ServiceUnavailable
 
 ANSWER_WAIT_S = 60.0

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from app.chat import printable
+from app.cli.chat import printable
 
 VALUE_CHARS = 400
 """How much of a step's input or output is shown; all of it is in `--json`."""

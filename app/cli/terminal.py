@@ -22,8 +22,8 @@ from prompt_toolkit.styles import Style
 from rich.console import Console
 from rich.markdown import Markdown
 
-from app.chat import HELP, Conversation, alongside, printable
-from app.client import Activity, FeedItem, Line, ServiceClient
+from app.cli.chat import HELP, Conversation, alongside, printable
+from app.cli.client import Activity, FeedItem, Line, ServiceClient
 from app.errors import MoabError
 
 PROMPT = "> "

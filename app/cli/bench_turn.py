@@ -17,7 +17,7 @@ from app.clock import SystemClock
 from app.config import bench_environment
 from app.errors import MoabError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "123456:fake-bot-token"  # noqa: S105 - the one the local fake accepts
 SECRET = "bench-secret"  # noqa: S105 - the same
 ROUNDS = 20

@@ -10,7 +10,7 @@ from typing import Any
 from app.config import bench_environment
 from app.errors import MoabError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 300.0
 ROUNDS = 2
 _NO_PEER = "DBOS is not installed, so there is nothing to compare with: install the dev dependency `dbos`."

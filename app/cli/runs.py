@@ -1,0 +1,66 @@
+"""`moab runs`, `moab run`, `moab usage`: what the service has done and what it cost."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.service import AsJson, json_text, read_settings, the_service
+
+if TYPE_CHECKING:
+    from app.config import Settings
+
+runs = typer.Typer()
+
+
+@runs.command(name="runs")
+def list_runs(
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    status: Annotated[str | None, typer.Option(help="Only runs with this status.")] = None,
+    function: Annotated[str | None, typer.Option(help="Only runs of this function.")] = None,
+) -> None:
+    """List the latest runs of the running service."""
+    from app.cli.runs_text import runs_table
+
+    found = asyncio.run(_runs(read_settings(), limit, status, function))
+    typer.echo(json_text({"runs": found}) if as_json else runs_table(found))
+
+
+@runs.command(name="run")
+def show_run(
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")], as_json: AsJson = False
+) -> None:
+    """Show one run step by step."""
+    from app.cli.runs_text import run_page
+
+    found = asyncio.run(_run(read_settings(), run_id))
+    typer.echo(json_text(found) if as_json else run_page(found))
+
+
+@runs.command(name="usage")
+def show_usage(
+    by: Annotated[str, typer.Option(help="session, day or model.")] = "session",
+    days: Annotated[int, typer.Option(min=1, max=366, help="How many days back, today included.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the models cost."""
+    from app.cli.runs_text import usage_table
+
+    found = asyncio.run(_usage(read_settings(), by, days))
+    typer.echo(json_text(found) if as_json else usage_table(found))
+
+
+async def _runs(settings: "Settings", limit: int, status: str | None, function: str | None) -> list[dict[str, Any]]:
+    async with the_service(settings) as (client, _):
+        return await client.runs(limit, status, function)
+
+
+async def _run(settings: "Settings", run_id: str) -> dict[str, Any]:
+    async with the_service(settings) as (client, _):
+        return await client.run(run_id)
+
+
+async def _usage(settings: "Settings", by: str, days: int) -> dict[str, Any]:
+    async with the_service(settings) as (client, _):
+        return await client.usage(by, days)
