@@ -66,10 +66,17 @@ class Service:
         self.url = until(self._noted_url, "the start of the service")
         return self
 
-    def live_until(self, failpoint: str) -> None:
-        """Start, and wait for the end at `failpoint`, which may come before anybody could talk to it."""
+    def launch(self, failpoint: str = "") -> None:
+        """Start and do not wait: it may end before anybody could talk to it."""
         self._child = self._nursery.start(self.command(["serve", "--port", "0"], MOAB_FAILPOINT=failpoint))
+
+    def live_until(self, failpoint: str) -> None:
+        """Start, and wait for the end at `failpoint`."""
+        self.launch(failpoint)
         assert self.ended() == -9
+
+    def lives(self) -> bool:
+        return self._child is not None and self._child.poll() is None
 
     def command(self, arguments: Sequence[str], **settings: str) -> Command:
         environment = {
