@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
-from dotenv import load_dotenv
+from dotenv import dotenv_values, load_dotenv, set_key
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -261,6 +261,24 @@ def load_settings(**overrides: Any) -> Settings:
         faults = [f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']} (got {_shown(e)})" for e in error.errors()]
         # Not `from error`: that one shows what was given, also where it is a secret.
         raise ConfigError("These settings have a form that is not accepted:\n" + "\n".join(faults)) from None
+
+
+def keep_settings(file: Path, values: Mapping[str, str]) -> None:
+    """Write variables into `file`, readable for its owner only, and into the environment, so that they hold at once.
+
+    Raises ConfigError for one that `.env` here names too: that one would go before.
+    """
+    here = Path(".env")
+    if here.resolve() != file.resolve() and here.exists() and (twice := values.keys() & dotenv_values(here).keys()):
+        raise ConfigError(
+            f"{', '.join(sorted(twice))}: {here.resolve()} has it already and goes before; change it there."
+        )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    file.chmod(0o600)
+    for name, value in values.items():
+        set_key(file, name, value)
+        os.environ[name] = value
 
 
 def _shown(fault: Any) -> str:

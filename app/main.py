@@ -24,8 +24,6 @@ from app.agent.llm import LiteLLM
 from app.agent.policy import unknown_tools
 from app.agent.sweep import send_unsent
 from app.channels import outbox
-from app.channels.channel import Channel
-from app.channels.mailbox import MailboxChannel
 from app.clock import Clock, SystemClock
 from app.config import LOCAL_MODEL, Settings, child_environment
 from app.db import Database
@@ -40,6 +38,7 @@ from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.migrate import migrate
 from app.notify import Notifier
+from app.platforms import Platform, channels_of, listen, open_platforms
 from app.sessions import calls
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
@@ -47,8 +46,7 @@ from app.web.feed import wait_for_answer
 from functions import all_functions
 from tools.background import end_background
 from tools.toolbox import make_toolbox
-from webhooks.http import http_router
-from webhooks.telegram import telegram_router
+from webhooks.way_in import Door, WayIn
 
 log = logging.getLogger("moab")
 
@@ -80,8 +78,10 @@ async def running(
         stack.callback(listener.close)
         local = LocalModel()
         stack.push_async_callback(local.stop)
-        harness, engine = await _build(settings, clock or SystemClock(), local, stack)
-        app = _web(harness, engine, settings)
+        platforms = open_platforms(settings)
+        harness, engine = await _build(settings, clock or SystemClock(), local, platforms, stack)
+        ways = _ways_in(harness, platforms)
+        app = _web(harness, engine, [way for _, way in ways])
         engine.mount(app, harness, all_functions)
         server = _Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=STOP_WITHIN_S, lifespan="off"))
         await engine.start()
@@ -90,6 +90,9 @@ async def running(
         stack.push_async_callback(_shut, server, serving, harness.notifier)
         await engine.sync(url)
         await send_unsent(harness)
+        for name, way in ways:
+            if way.listen is not None:
+                stack.push_async_callback(_end, asyncio.create_task(listen(name, way.listen)))
         note = settings.home / "service.json"
         write_atomic(note, json.dumps({"url": url, "pid": os.getpid()}))
         note.chmod(0o600)
@@ -129,7 +132,7 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _build(
-    settings: Settings, clock: Clock, local: LocalModel, stack: contextlib.AsyncExitStack
+    settings: Settings, clock: Clock, local: LocalModel, platforms: list[Platform], stack: contextlib.AsyncExitStack
 ) -> tuple[Harness, EngineLink]:
     stack.enter_context(_home_lock(settings))
     failpoints.arm(settings.failpoint)
@@ -140,7 +143,7 @@ async def _build(
     workspace = Workspace(settings.workspace)
     await asyncio.to_thread(workspace.seed)
     stack.push_async_callback(end_background, workspace.root)
-    channels = _channels(settings)
+    channels = channels_of(platforms)
     for channel in channels.values():
         stack.push_async_callback(channel.close)
     home_id = hashlib.sha256(str(settings.home).encode()).hexdigest()[:12]
@@ -193,46 +196,35 @@ async def _close_dead_rows(harness: Harness, home_id: str) -> None:
         )
 
 
-def _channels(settings: Settings) -> dict[str, Channel]:
-    channels: list[Channel] = [MailboxChannel("terminal"), MailboxChannel("http")]
-    if settings.telegram_bot_token is not None:
-        from app.channels.telegram import TelegramChannel
-
-        token = settings.telegram_bot_token.get_secret_value()
-        channels.append(TelegramChannel(token, settings.telegram_api_base_url, workspace=settings.workspace))
-    return {channel.name: channel for channel in channels}
-
-
-def _web(harness: Harness, engine: EngineLink, settings: Settings) -> FastAPI:
-    app = FastAPI(title="Moab", docs_url=None, redoc_url=None, openapi_url=None)
-    token = settings.api_token.get_secret_value() if settings.api_token else None
-    signed = settings.inngest_signing_key is not None and not settings.inngest_dev
-    app.add_middleware(Guard, token=token, loopback=settings.host in LOOPBACK, sdk_signed=signed)
-    explain_errors(app)
-
+def _ways_in(harness: Harness, platforms: list[Platform]) -> list[tuple[str, WayIn]]:
     async def take(event: MessageReceived | CommandReceived) -> None:
         await accept(harness, event)
 
     async def wait(event: MessageReceived | CommandReceived, seconds: float) -> dict[str, object]:
         return await wait_for_answer(harness, event, seconds)
 
-    new_key: Callable[[], str] = lambda: new_id(harness.clock)  # noqa: E731 - a name for the reader
-    app.include_router(http_router(take, wait, new_key))
+    def open_door(platform: Platform) -> WayIn:
+        channel = platform.channels[-1]
+        new_key: Callable[[], str] = lambda: new_id(harness.clock)  # noqa: E731 - a name for the reader
+        return platform.way_in(Door(harness.settings, harness.clock, channel, take, wait, new_key))
+
+    return [(platform.name, open_door(platform)) for platform in platforms]
+
+
+def _web(harness: Harness, engine: EngineLink, ways: list[WayIn]) -> FastAPI:
+    settings = harness.settings
+    app = FastAPI(title="Moab", docs_url=None, redoc_url=None, openapi_url=None)
+    token = settings.api_token.get_secret_value() if settings.api_token else None
+    signed = settings.inngest_signing_key is not None and not settings.inngest_dev
+    app.add_middleware(Guard, token=token, loopback=settings.host in LOOPBACK, sdk_signed=signed)
+    explain_errors(app)
+    for way in ways:
+        if way.router is not None:
+            app.include_router(way.router)
     app.include_router(api_router(harness, engine.runs, engine.name))
     app.include_router(
         dashboard_router(harness, engine.desk, elsewhere=engine.elsewhere, loopback=settings.host in LOOPBACK)
     )
-    if settings.telegram_bot_token and settings.telegram_webhook_secret:
-        app.include_router(
-            telegram_router(
-                take,
-                secret=settings.telegram_webhook_secret.get_secret_value(),
-                bot_id=settings.telegram_bot_id,
-                allowed_chats=settings.telegram_allowed_chats,
-            )
-        )
-    elif settings.telegram_bot_token:
-        log.warning("TELEGRAM_WEBHOOK_SECRET is not set, so /webhooks/telegram is not there.")
     return app
 
 

@@ -1,6 +1,6 @@
 """The way in over HTTP: verify, parse, to_event, accept; for the terminal, scripts and other programs."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -8,18 +8,24 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from app.config import Settings
 from app.errors import BadInput
 from app.events import CommandReceived, Destination, MessageReceived, Sender, as_input, message_event_id
+from webhooks.way_in import Accept, Door, Wait, WayIn, read_body
 
 MAX_BODY_BYTES = 1_000_000
 MAX_WAIT_S = 600.0
 
-Accept = Callable[[MessageReceived | CommandReceived], Awaitable[None]]
-Wait = Callable[[MessageReceived | CommandReceived, float], Awaitable[dict[str, Any]]]
-
-
 # The length stands outside of the pattern: a bounded repeat of \w compiles to 10 MB.
 Name = Annotated[str, Field(pattern=r"^[\w.:@+-]+$", min_length=1, max_length=200)]
+
+
+def is_configured(settings: Settings) -> bool:
+    return True
+
+
+def way_in(door: Door) -> WayIn:
+    return WayIn(http_router(door.accept, door.wait, door.new_key))
 
 
 class Posted(BaseModel):
@@ -69,7 +75,7 @@ def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str]) -> APIRo
     ) -> Any:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise BadInput("The content type must be application/json.")
-        posted = parse(await _body(request))
+        posted = parse(await read_body(request, MAX_BODY_BYTES))
         own_key = posted.message_key or new_key()
         # A client's key is its own within one session: another may well count from one, too.
         event = to_event(posted, f"{posted.channel}:{posted.session_key}:{own_key}")
@@ -85,12 +91,3 @@ def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str]) -> APIRo
         return JSONResponse(ids | answer, 202 if answer["status"] in ("pending", "asked") else 200)
 
     return router
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise BadInput(f"The body is larger than {MAX_BODY_BYTES} bytes.")
-    return bytes(body)

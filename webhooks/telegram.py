@@ -6,18 +6,17 @@ Source: core.telegram.org/bots/api, Update, Message and setWebhook.
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from app.config import Settings
 from app.errors import BadInput
 from app.events import Attachment, CommandReceived, Destination, MessageReceived, Sender, as_input, wire_safe
-
-Accept = Callable[[MessageReceived | CommandReceived], Awaitable[None]]
-"""Returns once the message row is on disk and its start event is sent or due; raises if it could not be stored."""
+from webhooks.way_in import Accept, Door, WayIn, read_body, refusal
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105
 MAX_BODY_BYTES = 2**20
@@ -26,6 +25,20 @@ BUTTONS = ("approve", "deny", "answer")
 FILE_KINDS = ("voice", "audio", "video", "video_note", "animation", "document")
 
 log = logging.getLogger("moab.webhooks")
+
+
+def is_configured(settings: Settings) -> bool:
+    return settings.telegram_bot_token is not None
+
+
+def way_in(door: Door) -> WayIn:
+    settings = door.settings
+    if settings.telegram_webhook_secret is None:
+        log.warning("TELEGRAM_WEBHOOK_SECRET is not set, so /webhooks/telegram is not there.")
+        return WayIn()
+    secret = settings.telegram_webhook_secret.get_secret_value()
+    allowed = settings.telegram_allowed_chats
+    return WayIn(telegram_router(door.accept, secret=secret, bot_id=settings.telegram_bot_id, allowed_chats=allowed))
 
 
 def verify(headers: Mapping[str, str], secret: str) -> bool:
@@ -114,11 +127,11 @@ def telegram_router(accept: Accept, *, secret: str, bot_id: str, allowed_chats: 
     @router.post("/webhooks/telegram")
     async def receive(request: Request) -> JSONResponse:
         if not verify(request.headers, secret):
-            return _refusal(403, "The secret token is missing or wrong.")
+            return refusal(403, "The secret token is missing or wrong.")
         try:
-            update = parse(await _body(request))
+            update = parse(await read_body(request, MAX_BODY_BYTES))
         except BadInput as error:
-            return _refusal(400, str(error))
+            return refusal(400, str(error))
         event = to_event(update, bot_id=bot_id)
         if event is None:
             return JSONResponse({})
@@ -143,24 +156,10 @@ async def _accepted(accept: Accept, event: MessageReceived | CommandReceived) ->
             event.message_key,
             extra={"action": "accept_failed"},
         )
-        return _refusal(500, "The message could not be stored; please deliver it again.")
+        return refusal(500, "The message could not be stored; please deliver it again.")
     query_id = event.channel_meta.get("callbackQueryId")
     # A call of the Bot API may be given as the answer to an update: the button stops waiting at once.
     return JSONResponse({"method": "answerCallbackQuery", "callback_query_id": query_id} if query_id else {})
-
-
-async def _body(request: Request) -> bytes:
-    """The body, never more than the limit in memory; raises BadInput beyond it."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise BadInput(f"The body is larger than {MAX_BODY_BYTES} bytes.")
-    return bytes(body)
-
-
-def _refusal(status: int, sentence: str) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status)
 
 
 def _is_allowed(chat_id: str, allowed_chats: Collection[str]) -> bool:

@@ -1,13 +1,22 @@
-"""What a channel is: the way out to one platform, as one Protocol, and its results as values."""
+"""What a channel is: the way out to one platform, as one Protocol, and its results as values.
 
-from collections.abc import Mapping
+A file in app/channels/ that is a platform has `channels(settings) -> tuple[Channel, ...]`, and `set_up` (see SetUp)
+where there is something to set up.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from app.events import Destination
+from app.config import Settings
+from app.events import Attachment, Destination
 
 Part = Mapping[str, Any]
-"""One message as the platform takes it, as small JSON; made by `Channel.parts`, stored in the delivery row."""
+"""One message as the platform takes it, as small JSON; made by `Channel.parts`, stored in the delivery row.
+
+`Channel.send` is given it with `key`, the name of its row: the mark by which the part can be found at the platform.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,20 @@ class Unknown:
 SendResult = Sent | Later | Refused | Unknown
 
 
+@dataclass(frozen=True)
+class Absent:
+    """The platform has been asked, and the part did not arrive: it may be sent again."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A file that came with a message lies where it was wanted; `size` in bytes."""
+
+    size: int
+
+
 class Channel(Protocol):
-    """One platform. Called from inside steps only; holds no session state."""
+    """One platform. Called from inside steps only; holds no session state. No method raises anything foreign."""
 
     @property
     def name(self) -> str:
@@ -55,13 +76,61 @@ class Channel(Protocol):
         ...
 
     async def send(self, destination: Destination, part: Part) -> SendResult:
-        """Hand one part over, once, without retries of its own. Failures are values; raises nothing foreign."""
+        """Hand one part over, once, without retries of its own. Failures are values."""
+        ...
+
+    async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
+        """Whether a part arrived that was handed over without an answer, by its `key`; asked before it is sent again.
+
+        Later: it cannot be told now, ask again. Unknown: this platform cannot be asked.
+        """
         ...
 
     async def acknowledge(self, destination: Destination) -> bool:
-        """Show at once that the message arrived (typing sign). Best effort: false if it could not, never raises."""
+        """Show that the message arrived and is worked on (typing sign, reaction); called again to renew it.
+
+        Best effort: false if it could not.
+        """
+        ...
+
+    async def conclude(self, destination: Destination, ok: bool) -> bool:
+        """The turn that the message led to is over: take away or change what `acknowledge` shows, if it stays."""
+        ...
+
+    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+        """Show an answer while it is written: in the message `shown`, or in a new one. Its id; None if there is none.
+
+        Best effort. The final text replaces it: a part whose `edit` is the id.
+        """
+        ...
+
+    async def fetch(self, attachment: Attachment, to: Path) -> Fetched | Later | Refused:
+        """Write a file that came with a message to the path `to`, which is new; once, without retries of its own."""
         ...
 
     async def close(self) -> None:
         """Release connections; called once at shutdown."""
         ...
+
+
+class Desk(Protocol):
+    """The person at a terminal who sets a platform up."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are, also those that were kept a moment ago."""
+        ...
+
+    def say(self, text: str) -> None: ...
+
+    async def ask(self, question: str, *, default: str = "", secret: bool = False) -> str:
+        """What the person types, without white space around it; what is `secret` is not shown."""
+        ...
+
+    def keep(self, **settings: str) -> None:
+        """Write settings (named as the fields of Settings) into `.env` in MOAB_HOME. Raises ConfigError."""
+        ...
+
+
+SetUp = Callable[[Desk], Coroutine[Any, Any, None]]
+"""Leads a person through setting a platform up, and checks what was given; raises MoabError with what is wrong."""

@@ -135,7 +135,7 @@ def _claim(tx: Tx, row: Any, boot_id: str, now: datetime) -> Delivery:
     claimed = {"state": "sending", "boot_id": boot_id, "not_before": now + STUCK_AFTER, "attempts": row.attempts + 1}
     tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(claimed))
     destination = Destination.model_validate(row.destination)
-    return Delivery(row.id, row.channel, destination, row.part, row.attempts + 1)
+    return Delivery(row.id, row.channel, destination, row.part | {"key": row.key}, row.attempts + 1)
 
 
 def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) -> None:

@@ -15,12 +15,13 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from app.channels.channel import Later, Part, Refused, SendResult, Unknown
+from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
 from app.channels.telegram_answer import Answer, is_about_kind, mended, result_of
 from app.channels.telegram_file import CannotBeSent, Upload, caption_of, open_upload
 from app.channels.telegram_format import render
+from app.config import Settings
 from app.errors import ChannelError
-from app.events import Destination, wire_safe
+from app.events import Attachment, Destination, wire_safe
 
 CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 TYPING_S = 5.0
@@ -28,6 +29,12 @@ UPLOAD_PATIENCE = 4
 """How many times longer than for a text Telegram may take to answer once it has the whole file."""
 
 NOT_HANDED_OVER = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.InvalidURL)
+
+
+def channels(settings: Settings) -> "tuple[TelegramChannel, ...]":
+    """The bot of TELEGRAM_BOT_TOKEN."""
+    token = settings.telegram_bot_token.get_secret_value() if settings.telegram_bot_token else ""
+    return (TelegramChannel(token, settings.telegram_api_base_url, workspace=settings.workspace),)
 
 
 class TelegramChannel:
@@ -92,10 +99,22 @@ class TelegramChannel:
     async def _upload(self, upload: Upload, params: Mapping[str, Any]) -> Answer | Later | Unknown:
         return await self._post(upload.method, params, self._read_s * UPLOAD_PATIENCE, upload)
 
+    async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
+        return Unknown("A bot cannot ask Telegram what it has sent.")
+
     async def acknowledge(self, destination: Destination) -> bool:
         params = {"chat_id": _number(destination.chat_id), "action": "typing"} | _thread(destination)
         answer = await self._post("sendChatAction", params, TYPING_S)
         return isinstance(answer, Answer) and answer.ok
+
+    async def conclude(self, destination: Destination, ok: bool) -> bool:
+        return True  # a typing sign ends by itself
+
+    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+        return None
+
+    async def fetch(self, attachment: Attachment, to: Path) -> Fetched | Later | Refused:
+        return Refused("Files from Telegram are not fetched yet.")
 
     async def call(self, method: str, read_s: float | None = None, **params: Any) -> Any:
         """The result of any other method of the Bot API; raises ChannelError with Telegram's own words.

@@ -27,11 +27,11 @@ from app.agent.receive import receive
 from app.agent.tool import Effect, Tool, Toolbox, ToolContext, ToolResult, tool
 from app.agent.turn import bodies_of
 from app.channels import delivery
-from app.channels.channel import Part, SendResult, Sent
+from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
 from app.clock import ManualClock
 from app.config import MODEL_FOR_KEY, Settings
 from app.db import Database, Tx
-from app.events import Destination, MessageReceived
+from app.events import Attachment, Destination, MessageReceived
 from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.migrate import migrate
@@ -153,6 +153,18 @@ class RecordingChannel:
     async def acknowledge(self, destination: Destination) -> bool:
         self.acknowledged.append(destination)
         return True
+
+    async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
+        return Unknown("this platform cannot be asked")
+
+    async def conclude(self, destination: Destination, ok: bool) -> bool:
+        return True
+
+    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+        return None
+
+    async def fetch(self, attachment: Attachment, to: Path) -> Fetched | Later | Refused:
+        return Refused("there are no files here")
 
     async def close(self) -> None:
         return None

@@ -13,7 +13,7 @@ BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", 
 STORE = {"db", "tables", "migrate", "migrations"}
 KNOWING = {"sessions", "memory", "work", "channels", "speech"}
 EDGE = {"functions", "webhooks", "web"}
-OUTER = {"engines", "main", "cli", "local_model"}
+OUTER = {"engines", "main", "cli", "local_model", "platforms"}
 
 LEVEL = (
     dict.fromkeys(BASE, 0)
@@ -32,7 +32,7 @@ SAME_LEVEL = {
     "tables": {"db"},
     "migrate": {"db", "migrations"},
     "migrations": {"tables"},
-    "main": {"engines", "local_model"},
+    "main": {"engines", "local_model", "platforms"},
     "cli": OUTER - {"cli"},
 }
 
@@ -78,7 +78,6 @@ LATE = {
     ("migrate", "alembic"): "costs 100 ms, only a start needs it",
     ("agent.llm", "litellm"): "costs two seconds, is loaded in a thread at the first call",
     ("local_model", "xllamacpp"): "an optional extra",
-    ("main", "app.channels.telegram"): "loads the markdown parsers, only a bot needs it",
     ("cli", "app"): "`moab --help` answers at once",
 }
 """Imports inside functions: (module, prefix of what it imports) and the reason."""

@@ -48,7 +48,9 @@ sys.stderr.write(" ".join(sorted(set(sys.modules) & set({HEAVY!r}))))
     assert "chat" in done.stdout
 
 
-@pytest.mark.parametrize("verb", ["chat", "serve", "send", "runs", "run", "model", "bench", "approvals", "usage"])
+@pytest.mark.parametrize(
+    "verb", ["chat", "serve", "send", "runs", "run", "model", "bench", "approvals", "usage", "setup"]
+)
 def test_every_verb_explains_itself(moab: Moab, verb: str) -> None:
     done = moab(verb, "--help")
     assert done.returncode == 0 and "Usage: " in done.stdout
@@ -166,3 +168,8 @@ def test_approvals_are_listed_and_decided(moab: Moab, service: FakeService) -> N
     late = moab("approvals", "approve", "K3F9")
     assert (late.returncode, late.stderr.strip()) == (1, "approve K3F9")
     assert moab("approvals").stdout.strip() == "Nothing waits for a decision."
+
+
+def test_setup_of_what_is_no_platform_names_those_that_are(moab: Moab) -> None:
+    done = moab("setup", "pigeon")
+    assert done.returncode == 1 and "nothing to set up under the name pigeon" in done.stderr

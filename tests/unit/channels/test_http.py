@@ -1,5 +1,5 @@
 from app.channels.channel import Channel, Sent
-from app.channels.mailbox import MailboxChannel
+from app.channels.http import MailboxChannel
 from app.events import Destination
 
 
