@@ -90,6 +90,7 @@ class Settings(BaseSettings):
     approval_expires: str = "12h"
     heartbeat_cron: str = "*/30 * * * *"
     timezone: str = "UTC"
+    wake_chain: Annotated[int, Field(ge=0, le=100)] = 0
 
     moab_home: Path = Path("~/.moab")
     database_url: str = Field(default="", repr=False)

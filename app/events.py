@@ -98,6 +98,8 @@ class Event(Wire):
     """Base of all events. `name` is the event's name on the wire; the fields are its data."""
 
     name: ClassVar[str]
+    may_wait: ClassVar[bool] = False
+    """Whether it may be sent for a later time. What starts turns never is: its policies act when it is accepted."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -112,7 +114,12 @@ class Event(Wire):
             raise BadInput(f"{cls.name}: the data does not fit: {faults}.") from error
 
     def to_wire(self, event_id: str, ts: int | None = None) -> dict[str, Any]:
-        """The event as the engine takes it. `event_id` is the start signal's id: fresh for every re-send."""
+        """The event as the engine takes it. `event_id` is the start signal's id: fresh for every re-send.
+
+        `ts` (milliseconds since 1970) is when the engine is to act on it; only events that `may_wait` have one.
+        """
+        if ts is not None and not self.may_wait:
+            raise ValueError(f"{self.name} must not be sent for a later time")
         data = wire_safe(self.model_dump(by_alias=True, exclude_none=True, mode="json"))
         wire: dict[str, Any] = {"name": self.name, "id": event_id, "data": data}
         return wire if ts is None else wire | {"ts": ts}
@@ -212,12 +219,13 @@ class TurnEnded(Event):
 
 
 class WakeDue(Event):
-    """A stored wake of a session is due."""
+    """A stored wake of a session is due; without a wake: somebody wants a beat now."""
 
     name: ClassVar[str] = "agent.wake.due"
+    may_wait: ClassVar[bool] = True
 
-    session_key: str
-    wake_id: str
+    session_key: str = ""
+    wake_id: str = ""
 
 
 class TaskCancelled(Event):

@@ -102,6 +102,8 @@ turns = Table(
     Column("ended_at", Moment),
     Column("settled_at", Moment),
     Column("event_id", Text),
+    Column("outcome", Text),
+    Column("summary", Text),
     Index("turns_session", "session_id", "started_at"),
     Index("turns_message", "message_key"),
 )
@@ -236,4 +238,71 @@ backups = Table(
     Column("created_at", Moment, nullable=False),
     Column("digest", Text),
     UniqueConstraint("run_id", "path", name="backups_path"),
+)
+
+wakes = Table(
+    "wakes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("session_key", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("step_key", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("cron", Text),
+    Column("zone", Text, nullable=False),
+    Column("rings", Boolean, nullable=False, server_default=text("false")),
+    Column("chain", Integer, nullable=False, server_default="0"),
+    Column("state", Text, nullable=False),
+    Column("due_at", Moment, nullable=False),
+    Column("signalled", Boolean, nullable=False, server_default=text("false")),
+    Column("fired", Integer, nullable=False, server_default="0"),
+    Column("fired_at", Moment),
+    Column("channel", Text, nullable=False),
+    Column("destination", JSON, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+    UniqueConstraint("run_id", "step_key", name="wakes_step"),
+    Index("wakes_due", "state", "due_at"),
+    Index("wakes_session", "session_key", "state"),
+)
+
+learnings = Table(
+    "learnings",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("words", Text, nullable=False),
+    Column("seen", JSON, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("first_at", Moment, nullable=False),
+    Column("last_at", Moment, nullable=False),
+    Index("learnings_state", "state", "count"),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("key", Text, nullable=False, unique=True),
+    Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("destination", JSON, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("told_at", Moment),
+    Index("notices_untold", "id", sqlite_where=text("told_at IS NULL"), postgresql_where=text("told_at IS NULL")),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("last_at", Moment, nullable=False),
+    Column("next_at", Moment),
+    Column("quiet", Integer, nullable=False, server_default="0"),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("note", Text),
 )

@@ -16,6 +16,7 @@ from tools.search import find_tool, grep_tool
 from tools.send import send_file
 from tools.shell import bash_tool
 from tools.tasks import cancel_task, list_tasks
+from tools.wakes import cancel_wake, list_wakes, schedule_wake
 from tools.web import web_fetch_tool
 
 
@@ -42,4 +43,7 @@ def make_toolbox(*, environment: Mapping[str, str], secrets: Sequence[str] = ())
         delegate_task,
         list_tasks,
         cancel_task,
+        schedule_wake,
+        list_wakes,
+        cancel_wake,
     )

@@ -20,6 +20,7 @@ from app.agent.tasks import delegate_apart, send_start
 from app.agent.think import toolbox_of
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult
 from app.agent.undo import keeping_copies
+from app.agent.wakes import OwnWakes
 from app.db import Tx
 from app.errors import BadInput, MoabError
 from app.events import SubagentSpawn
@@ -158,6 +159,7 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         channel=flow.channel,
         history=PastConversations(harness.db, flow.session_key),
         tasks=OpenTasks(harness, flow.session_key),
+        wakes=OwnWakes(harness, flow),
     )
     try:
         async with asyncio.timeout(tool.timeout_s):

@@ -9,6 +9,7 @@ from app.agent.announce import announce, reply_event, start_message
 from app.agent.closing import sweep_approvals
 from app.agent.harness import Harness
 from app.agent.tasks import lost_starts
+from app.agent.wakes import fire_due
 from app.channels import outbox
 from app.db import Tx
 from app.events import MessageReceived
@@ -19,7 +20,7 @@ from app.tables import messages, sessions
 async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, Any]:
     """Send start signals for open messages nobody works on, for unsent parts, and for tasks that should have begun.
 
-    Of one session key, or of all. Answers with how many of the first two were sent, as JSON.
+    Of one session key, or of all; then wakes that are due fire too. Answers with how many of each there were, as JSON.
     """
     now = harness.clock.now()
     closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
@@ -28,7 +29,8 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     events = closed + wakes + replies + lost
     if events:
         await announce(harness, events)
-    return {"woken": len(wakes), "unsent": len(replies), "at": now.isoformat()}
+    fired = await fire_due(harness) if session_key is None else 0
+    return {"woken": len(wakes), "unsent": len(replies), "fired": fired, "at": now.isoformat()}
 
 
 async def send_unsent(harness: Harness) -> int:

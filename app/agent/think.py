@@ -33,7 +33,15 @@ MAX_WISHES = 32
 MAX_NAME_CHARS = 64
 """Of a tool's name as the model wrote it: it becomes part of a step's id."""
 
-PARENTS_TOOLS = ("delegate_task", "list_tasks", "cancel_task", "ask_user")
+PARENTS_TOOLS = (
+    "delegate_task",
+    "list_tasks",
+    "cancel_task",
+    "ask_user",
+    "schedule_wake",
+    "list_wakes",
+    "cancel_wake",
+)
 """What a sub-agent does not have."""
 
 WAIT_FOR_OTHER_S = 1.0

@@ -87,6 +87,35 @@ class Tasks(Protocol):
 
 
 @dataclass(frozen=True)
+class WakeWish:
+    """When to be woken, and why, as the model said it: one of a local time `at`, `after` such as 90m, and `cron`."""
+
+    reason: str
+    at: str | None = None
+    after: str | None = None
+    cron: str | None = None
+    zone: str | None = None
+    repeats: bool = False
+    rings: bool = False
+
+
+class Wakes(Protocol):
+    """The wakes of this conversation."""
+
+    async def schedule(self, step_key: str, wish: WakeWish) -> str:
+        """Set one, once for a step; says when it comes. Raises BadInput with the accepted form."""
+        ...
+
+    async def listed(self) -> Sequence[str]:
+        """A line for each open wake, with its id first."""
+        ...
+
+    async def cancel(self, wake_id: str) -> None:
+        """End an open wake. Raises NotFound with a sentence for the model."""
+        ...
+
+
+@dataclass(frozen=True)
 class ToolContext:
     """What one call may know. A tool gets everything from here and reads no environment, clock or global.
 
@@ -104,6 +133,7 @@ class ToolContext:
     channel: str = ""
     history: History | None = None
     tasks: Tasks | None = None
+    wakes: Wakes | None = None
 
 
 ToolBody = Callable[..., Awaitable[ToolResult | str]]
