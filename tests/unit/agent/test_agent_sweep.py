@@ -109,7 +109,7 @@ async def test_unsent_parts_are_announced_under_fresh_ids(house: House) -> None:
     house.sender.broken = True
     await whole_turn(house)
     house.sender.broken = False
-    assert await sweep(house.harness) == {"woken": 0, "unsent": 1, "at": house.clock.now().isoformat()}
+    assert await sweep(house.harness) == {"woken": 0, "unsent": 1, "fired": 0, "at": house.clock.now().isoformat()}
     house.clock.advance(1)
     await sweep(house.harness, SESSION)
     assert (await sweep(house.harness, "test:other"))["unsent"] == 0
