@@ -44,7 +44,7 @@ async def schedule_wake(
 
 @tool(Effect.READ)
 async def list_wakes(context: ToolContext) -> str:
-    """List the open wakes of this conversation with their ids."""
+    """List the open wakes of this conversation with their ids, times and reasons."""
     lines = await context.wakes.listed() if context.wakes is not None else []
     return "\n".join(lines) or NONE
 
@@ -53,7 +53,7 @@ async def list_wakes(context: ToolContext) -> str:
 async def cancel_wake(
     context: ToolContext, wake_id: Annotated[str, Field(min_length=1, description="Its id, as list_wakes shows it")]
 ) -> ToolResult:
-    """Cancel an open wake of this conversation."""
+    """Cancel an open wake of this conversation: it does not come, nor come again."""
     if context.wakes is None:
         return NOWHERE
     await context.wakes.cancel(wake_id)

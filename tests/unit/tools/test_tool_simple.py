@@ -39,6 +39,9 @@ EFFECTS = {
     "delegate_task": Effect.UNSAFE,
     "list_tasks": Effect.READ,
     "cancel_task": Effect.IDEMPOTENT,
+    "schedule_wake": Effect.IDEMPOTENT,
+    "list_wakes": Effect.READ,
+    "cancel_wake": Effect.IDEMPOTENT,
 }
 
 
