@@ -1,0 +1,65 @@
+"""The pipelines at hand: files of a folder, read again when they change."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from app.errors import BadInput, NotFound
+from app.work.pipeline import FOLDER, Pipeline, parse
+
+MAX_FILES = 200
+
+log = logging.getLogger("moab.work")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """What a look at the folder found: pipelines by name, and the faults of files that are none."""
+
+    pipelines: Mapping[str, Pipeline]
+    faults: Mapping[str, str]
+
+
+class Library:
+    """The folder pipelines/ of a workspace. Its methods block; call them in a thread."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._folder = workspace / FOLDER
+        self._known: dict[str, tuple[tuple[int, int, int], Pipeline | str]] = {}
+
+    def look(self) -> Shelf:
+        """All of it as it is now; a file that did not change is not read again, a new fault is logged once."""
+        files = {path.stem: path for path in sorted(self._folder.glob("*.yaml"))[:MAX_FILES]}
+        self._known = {name: self._read(name, path) for name, path in files.items()}
+        found = {name: entry for name, (_, entry) in self._known.items()}
+        pipelines = {name: entry for name, entry in found.items() if isinstance(entry, Pipeline)}
+        faults = {name: entry for name, entry in found.items() if isinstance(entry, str)}
+        return Shelf(MappingProxyType(pipelines), MappingProxyType(faults))
+
+    def find(self, name: str) -> Pipeline:
+        """The pipeline of this name. Raises BadInput with the faults of its file, NotFound with the names there are."""
+        shelf = self.look()
+        if name in shelf.faults:
+            raise BadInput(shelf.faults[name])
+        if name not in shelf.pipelines:
+            accepted = ", ".join(shelf.pipelines) or "none; put one into pipelines/"
+            raise NotFound(f"There is no pipeline {name!r}; there are: {accepted}.")
+        return shelf.pipelines[name]
+
+    def _read(self, name: str, path: Path) -> tuple[tuple[int, int, int], Pipeline | str]:
+        try:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            known = self._known.get(name)
+            if known is not None and known[0] == stamp:
+                return known
+            entry: Pipeline | str = parse(name, path.read_text("utf-8"))
+        except BadInput as error:
+            entry = str(error)
+        except (OSError, UnicodeDecodeError) as error:
+            return (0, 0, 0), f"{FOLDER}/{name}.yaml: it cannot be read: {error}"
+        if isinstance(entry, str):
+            log.warning("A pipeline is refused: %s", entry, extra={"action": "pipeline"})
+        return stamp, entry

@@ -1,0 +1,106 @@
+"""What workspace/watch.yaml says: folders whose new files become goals. Pure."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.errors import BadInput
+from app.work.life import Priority
+from app.work.pipeline import DURATION, seconds
+
+FILE = "watch.yaml"
+SETTLE_S = 10
+MAX_FOLDERS = 50
+FIELDS = ("path", "pattern", "pipeline", "priority")
+FORM = "folders: a list of path, pattern, pipeline and priority (file or batch); settle: such as 10s"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """One folder: which of its files (`patterns`, as in `*.mp3`) become goals of which pipeline."""
+
+    path: Path
+    patterns: tuple[str, ...]
+    pipeline: str
+    priority: Priority
+
+
+@dataclass(frozen=True)
+class Watching:
+    """All folders; a file that changed less than `settle_s` seconds ago is still being written."""
+
+    folders: tuple[Watch, ...] = ()
+    settle_s: int = SETTLE_S
+
+
+def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Collection[str]) -> Watching:
+    """The file's meaning; relative paths start at `workspace`. Raises BadInput with a line for each fault.
+
+    A folder lies in the workspace or in one of `allowed`: what may be read is not for the agent to decide.
+    """
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise BadInput(f"{FILE}: this is not YAML: {' '.join(str(error).split())}") from error
+    if data is None:
+        return Watching()
+    folders = data.get("folders") or [] if isinstance(data, dict) else None
+    if not isinstance(folders, list) or set(data) - {"folders", "settle"} or len(folders) > MAX_FOLDERS:
+        raise BadInput(f"{FILE}: accepted is {FORM}; at most {MAX_FOLDERS} folders")
+    try:
+        settle_s = seconds(data.get("settle", SETTLE_S))
+    except ValueError as error:
+        raise BadInput(f"{FILE}: settle: {data['settle']!r} is no length of time; accepted: {DURATION}") from error
+    roots = [os.path.realpath(root) for root in (workspace, *allowed)]
+    faults = [
+        f"{FILE}: folder {place}: {fault}"
+        for place, folder in enumerate(folders, 1)
+        for fault in _faults(folder, workspace, roots, pipelines)
+    ]
+    if faults:
+        raise BadInput("\n".join(faults))
+    return Watching(tuple(_watch(folder, workspace) for folder in folders), settle_s)
+
+
+def _faults(folder: Any, workspace: Path, roots: list[str], pipelines: Collection[str]) -> Iterator[str]:
+    if not isinstance(folder, dict) or set(folder) - set(FIELDS):
+        yield f"accepted is a mapping of {', '.join(FIELDS)}"
+        return
+    path = folder.get("path")
+    if not isinstance(path, str) or not path or "\0" in path:
+        yield "path: is missing; accepted: a folder such as inbox/podcasts"
+    elif not any(_is_in(os.path.realpath(_absolute(path, workspace)), root) for root in roots):
+        yield f"path: {path} is outside the workspace; DEVICE_FOLDERS names the folders outside that may be read"
+    if not _patterns(folder) or not all(isinstance(one, str) and one and "/" not in one for one in _patterns(folder)):
+        yield "pattern: accepted is one such as '*.mp3', or a list of them, without slashes"
+    if folder.get("pipeline") not in pipelines:
+        known = ", ".join(sorted(pipelines)) or "none yet"
+        yield f"pipeline: there is no {folder.get('pipeline')!r}; accepted: {known}"
+    if folder.get("priority", Priority.FILE) not in (Priority.FILE, Priority.BATCH):
+        yield f"priority: {folder.get('priority')!r}; accepted: file, batch"
+
+
+def _watch(folder: Mapping[str, Any], workspace: Path) -> Watch:
+    return Watch(
+        Path(os.path.realpath(_absolute(folder["path"], workspace))),
+        tuple(_patterns(folder)),
+        folder["pipeline"],
+        Priority(folder.get("priority", Priority.FILE)),
+    )
+
+
+def _patterns(folder: Mapping[str, Any]) -> list[Any]:
+    given = folder.get("pattern")
+    return given if isinstance(given, list) else [given] if given is not None else []
+
+
+def _absolute(path: str, workspace: Path) -> str:
+    return os.path.join(workspace, os.path.expanduser(path))
+
+
+def _is_in(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
