@@ -113,6 +113,7 @@ class Settings(BaseSettings):
     inngest_base_url: str = ""
     inngest_serve_origin: str = ""
 
+    attachment_max_mb: Annotated[int, Field(ge=1, le=2000)] = 20
     web_fetch_allow_private: bool = False
     failpoint: str = Field(default="", validation_alias="moab_failpoint")
 
@@ -200,6 +201,11 @@ class Settings(BaseSettings):
     @property
     def is_local_model(self) -> bool:
         return self.model == LOCAL_MODEL
+
+    @property
+    def attachment_bytes(self) -> int:
+        """How large a file that comes with a message may be."""
+        return self.attachment_max_mb * 2**20
 
     @property
     def approval_lifetime(self) -> timedelta:

@@ -85,13 +85,20 @@ class Destination(Wire):
 
 
 class Attachment(Wire):
-    """A file that came with a message: `ref` is what the channel needs to fetch it."""
+    """A file that came with a message: `ref` is what the channel needs to fetch it.
+
+    `kind` is photo, voice, audio, video, video_note, animation or document; `size` is in bytes. Once fetched it has a
+    `path` relative to the workspace; what cannot be had has a `fault`, a sentence that says why.
+    """
 
     kind: str
     ref: str | None = None
     name: str | None = None
     mime: str | None = None
     size: int | None = None
+    duration_s: int | None = None
+    path: str | None = None
+    fault: str | None = None
 
 
 class Event(Wire):
@@ -147,12 +154,16 @@ class Routed(Event):
 
 
 class MessageReceived(Routed):
-    """Something was said to the agent. `edited` is the platform's date of a change to the message of this key."""
+    """Something was said to the agent. `edited` is the platform's date of a change to the message of this key.
+
+    `marks` is what the platform says beside the words: whom they answer, from whom they were passed on.
+    """
 
     name: ClassVar[str] = "agent.message.received"
 
     message: str
     attachments: tuple[Attachment, ...] = ()
+    marks: tuple[str, ...] = ()
     steers: bool = True
     edited: str | None = None
 
@@ -273,6 +284,7 @@ def as_input(
     common: dict[str, Any] = {"session_key": session_key, "channel": channel, "destination": destination}
     if head.startswith("/") and name.isidentifier() and not routing.get("attachments"):
         routing.pop("attachments", None)
+        routing.pop("marks", None)
         args = words[1].strip() if len(words) > 1 else ""
         return CommandReceived(command=name.lower(), args=args, **common, **routing)
     return MessageReceived(message=text, **common, **routing)

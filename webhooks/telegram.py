@@ -6,7 +6,7 @@ Source: core.telegram.org/bots/api, Update, Message and setWebhook.
 import hmac
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,14 +15,17 @@ from fastapi.responses import JSONResponse
 
 from app.config import Settings
 from app.errors import BadInput
-from app.events import Attachment, CommandReceived, Destination, MessageReceived, Sender, as_input, wire_safe
+from app.events import CommandReceived, Destination, MessageReceived, as_input, wire_safe
+from webhooks import telegram_said as said
+from webhooks.telegram_said import Bot
 from webhooks.way_in import Accept, Door, WayIn, read_body, refusal
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105
 MAX_BODY_BYTES = 2**20
 BUTTONS = ("approve", "deny", "answer")
 """The commands that buttons may stand for."""
-FILE_KINDS = ("voice", "audio", "video", "video_note", "animation", "document")
+KINDS = ("message", "channel_post", "edited_message", "edited_channel_post")
+"""The kinds of update that bring something said."""
 
 log = logging.getLogger("moab.webhooks")
 
@@ -37,8 +40,8 @@ def way_in(door: Door) -> WayIn:
         log.warning("TELEGRAM_WEBHOOK_SECRET is not set, so /webhooks/telegram is not there.")
         return WayIn()
     secret = settings.telegram_webhook_secret.get_secret_value()
-    allowed = settings.telegram_allowed_chats
-    return WayIn(telegram_router(door.accept, secret=secret, bot_id=settings.telegram_bot_id, allowed_chats=allowed))
+    bot, allowed = Bot(settings.telegram_bot_id), settings.telegram_allowed_chats
+    return WayIn(telegram_router(door.accept, secret=secret, bot=bot, allowed_chats=allowed))
 
 
 def verify(headers: Mapping[str, str], secret: str) -> bool:
@@ -59,43 +62,55 @@ def parse(body: bytes) -> Mapping[str, Any]:
     return safe
 
 
-def to_event(update: Mapping[str, Any], *, bot_id: str) -> MessageReceived | CommandReceived | None:
+def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | CommandReceived | None:
     """The event for an update, or None if there is nothing to answer in it.
 
-    New messages, edits and buttons count. An edit has the key of the message it changes, and is never a command; bots
-    are ignored, or two of them would answer each other for ever; service messages and kinds of update not known here
-    are nothing.
+    New messages, posts of channels, edits and buttons count; in groups and channels only what is meant for the bot. An
+    edit has the key of the message it changes, and is never a command, nor is what was forwarded. Bots are ignored, or
+    two of them would answer each other for ever; service messages and kinds of update not known here are nothing.
     """
     if update.get("callback_query"):
-        return _pressed(_dict(update.get("callback_query")), bot_id)
-    message = _dict(update.get("message") or update.get("edited_message"))
-    is_edit = not update.get("message")
-    chat, sender = _dict(message.get("chat")), _dict(message.get("from"))
-    chat_id, message_id = _id(chat.get("id")), _id(message.get("message_id"))
-    if not chat_id or not message_id or sender.get("is_bot"):
+        return _pressed(said.as_dict(update.get("callback_query")), bot)
+    kind = next((name for name in KINDS if update.get(name)), "")
+    message = said.as_dict(update.get(kind))
+    chat = said.as_dict(message.get("chat"))
+    chat_id, message_id = said.as_id(chat.get("id")), said.as_id(message.get("message_id"))
+    if not chat_id or not message_id or _is_noise(message, kind, bot):
         return None
-    text = _text(message.get("text")) or _text(message.get("caption"))
-    attachments = tuple(_attachments(message))
-    if not text.strip() and not attachments:
+    text, attachments = said.unmentioned(said.words(message), bot), said.files(message, bot)
+    if (not text.strip() and not attachments) or said.is_for_another(text, bot):
         return None
-    said: dict[str, Any] = {
-        "message_key": f"telegram:{bot_id}:{chat_id}:{message_id}",
-        "sender": _sender(sender),
-        "channel_meta": _meta(message, chat, sender),
+    routing: dict[str, Any] = {
+        "message_key": f"telegram:{bot.id}:{chat_id}:{message_id}",
+        "sender": said.sender_of(message),
+        "channel_meta": _meta(message, chat),
         "sent_at": _moment(message.get("date")),
-        "attachments": attachments,
-        **_place(message, bot_id, chat_id, message_id),
+        **_place(message, bot, chat_id, message_id),
     }
-    if is_edit:
-        return MessageReceived(message=text, edited=_id(message.get("edit_date")) or "0", **said)
-    return as_input(text, **said)
+    more: dict[str, Any] = {"attachments": attachments, "marks": said.marks(message, bot)}
+    if kind.startswith("edited"):
+        edited = said.as_id(message.get("edit_date")) or "0"
+        return MessageReceived(message=text, edited=edited, **more, **routing)
+    if message.get("forward_origin"):
+        return MessageReceived(message=text, **more, **routing)
+    return as_input(text, **more, **routing)
 
 
-def _place(message: Mapping[str, Any], bot_id: str, chat_id: str, message_id: str) -> dict[str, Any]:
+def _is_noise(message: Mapping[str, Any], kind: str, bot: Bot) -> bool:
+    """Whether nobody is to answer a message: a bot's, a copy, a step of somebody who shares where he goes, or small
+    talk of a group."""
+    if said.as_dict(message.get("from")).get("is_bot") and not message.get("sender_chat"):
+        return True
+    moving = kind.startswith("edited") and bool(message.get("location"))
+    return moving or message.get("is_automatic_forward") is True or not said.is_meant(message, bot)
+
+
+def _place(message: Mapping[str, Any], bot: Bot, chat_id: str, message_id: str) -> dict[str, Any]:
     """The session of a message and where its answer goes."""
     # A thread of replies in an ordinary group also has a thread id; only a topic is a conversation of its own.
-    thread_id = _id(message.get("message_thread_id")) if message.get("is_topic_message") is True else None
-    place = f"telegram:{bot_id}:{chat_id}"
+    is_topic = message.get("is_topic_message") is True
+    thread_id = said.as_id(message.get("message_thread_id")) if is_topic else None
+    place = f"telegram:{bot.id}:{chat_id}"
     return {
         "session_key": f"{place}:{thread_id}" if thread_id else place,
         "channel": "telegram",
@@ -103,24 +118,27 @@ def _place(message: Mapping[str, Any], bot_id: str, chat_id: str, message_id: st
     }
 
 
-def _pressed(query: Mapping[str, Any], bot_id: str) -> CommandReceived | None:
+def _pressed(query: Mapping[str, Any], bot: Bot) -> CommandReceived | None:
     """A button under a message of ours stands for a command; who pressed it is who gives the command."""
-    message, sender = _dict(query.get("message")), _sender(_dict(query.get("from")))
-    query_id, message_id = _id(query.get("id")), _id(message.get("message_id"))
-    chat_id = _id(_dict(message.get("chat")).get("id"))
-    if not query_id or not chat_id or not message_id or sender is None:
+    message, presser = said.as_dict(query.get("message")), said.sender(said.as_dict(query.get("from")))
+    chat = said.as_dict(message.get("chat"))
+    query_id, message_id, chat_id = (
+        said.as_id(v) for v in (query.get("id"), message.get("message_id"), chat.get("id"))
+    )
+    if not query_id or not chat_id or not message_id or presser is None:
         return None
+    meta = _meta({"from": query.get("from")}, chat) | {"callbackQueryId": query_id}
     event = as_input(
-        f"/{_text(query.get('data'))}",
-        message_key=f"telegram:{bot_id}:{chat_id}:pressed:{query_id}",
-        sender=sender,
-        channel_meta={"callbackQueryId": query_id},
-        **_place(message, bot_id, chat_id, message_id),
+        f"/{said.as_text(query.get('data'))}",
+        message_key=f"telegram:{bot.id}:{chat_id}:pressed:{query_id}",
+        sender=presser,
+        channel_meta=meta,
+        **_place(message, bot, chat_id, message_id),
     )
     return event if isinstance(event, CommandReceived) and event.command in BUTTONS else None
 
 
-def telegram_router(accept: Accept, *, secret: str, bot_id: str, allowed_chats: Collection[str]) -> APIRouter:
+def telegram_router(accept: Accept, *, secret: str, bot: Bot, allowed_chats: Collection[str]) -> APIRouter:
     """`POST /webhooks/telegram`. Answers 200 only after `accept` returned: Telegram delivers again what it did not."""
     router = APIRouter()
 
@@ -132,7 +150,7 @@ def telegram_router(accept: Accept, *, secret: str, bot_id: str, allowed_chats: 
             update = parse(await read_body(request, MAX_BODY_BYTES))
         except BadInput as error:
             return refusal(400, str(error))
-        event = to_event(update, bot_id=bot_id)
+        event = to_event(update, bot=bot)
         if event is None:
             return JSONResponse({})
         if not _is_allowed(event.destination.chat_id, allowed_chats):
@@ -166,68 +184,25 @@ def _is_allowed(chat_id: str, allowed_chats: Collection[str]) -> bool:
     return "*" in allowed_chats or chat_id in allowed_chats
 
 
-def _attachments(message: Mapping[str, Any]) -> Iterator[Attachment]:
-    photos = message.get("photo")
-    sizes = [size for size in map(_dict, photos if isinstance(photos, list) else []) if _text(size.get("file_id"))]
-    if sizes:
-        largest = max(sizes, key=lambda size: (_int(size.get("width")) or 0) * (_int(size.get("height")) or 0))
-        yield _attachment("photo", largest)
-    for kind in FILE_KINDS:
-        file = _dict(message.get(kind))
-        if _text(file.get("file_id")):
-            yield _attachment(kind, file)
-            return  # an animation comes a second time as a document; no message carries two files
+def _meta(message: Mapping[str, Any], chat: Mapping[str, Any]) -> dict[str, Any]:
+    """What only this channel knows: kind and title of the chat, language of the sender, album, message replied to.
 
-
-def _attachment(kind: str, file: Mapping[str, Any]) -> Attachment:
-    return Attachment(
-        kind=kind,
-        ref=_text(file.get("file_id")),
-        name=_text(file.get("file_name")) or None,
-        mime=_text(file.get("mime_type")) or None,
-        size=_int(file.get("file_size")),
-    )
-
-
-def _sender(user: Mapping[str, Any]) -> Sender | None:
-    user_id = _id(user.get("id"))
-    if user_id is None:
-        return None
-    name = " ".join(part for part in (_text(user.get("first_name")), _text(user.get("last_name"))) if part)
-    return Sender(id=user_id, name=name or None, username=_text(user.get("username")) or None)
-
-
-def _meta(message: Mapping[str, Any], chat: Mapping[str, Any], sender: Mapping[str, Any]) -> dict[str, Any]:
-    """What only this channel knows: kind and title of the chat, language of the sender, album, message replied to."""
+    `group` is true where several people may speak.
+    """
+    kind = said.as_text(chat.get("type"))
     meta = {
-        "chatType": _text(chat.get("type")),
-        "chatTitle": _text(chat.get("title")),
-        "languageCode": _text(sender.get("language_code")),
-        "mediaGroupId": _text(message.get("media_group_id")),
-        "replyToMessageId": _id(_dict(message.get("reply_to_message")).get("message_id")),
+        "chatType": kind,
+        "chatTitle": said.as_text(chat.get("title")),
+        "languageCode": said.as_text(said.as_dict(message.get("from")).get("language_code")),
+        "mediaGroupId": said.as_text(message.get("media_group_id")),
+        "replyToMessageId": said.as_id(said.as_dict(message.get("reply_to_message")).get("message_id")),
+        "group": kind in said.GROUPS,
     }
     return {name: value for name, value in meta.items() if value}
 
 
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _int(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _id(value: Any) -> str | None:
-    """An id as text; `wire_safe` has made text of the very large ones."""
-    return str(value) if _int(value) is not None or (isinstance(value, str) and value) else None
-
-
 def _moment(seconds: Any) -> str | None:
-    if _int(seconds) is None:
+    if said.as_int(seconds) is None:
         return None
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -99,9 +99,19 @@ def user_text(entry: Entry) -> str:
     for mark in entry.data.get("marks", ()):
         text = f"[{mark}]\n{text}"
     for attachment in entry.data.get("attachments", ()):
-        name = attachment.get("name") or attachment.get("mime") or ""
-        text += f"\n[Attached {attachment.get('kind', 'file')}: {name} — its content is not available here]"
+        text += f"\n[{attached_text(attachment)}]"
     return safe_text(text).strip() or EMPTY
+
+
+def attached_text(attachment: Mapping[str, Any]) -> str:
+    """What the model reads of a file that came along: where it lies, or why it is not there."""
+    kind = str(attachment.get("kind", "file")).replace("_", " ")
+    name = attachment.get("name") or ""
+    if attachment.get("path"):
+        called = f" {name}" if name else ""
+        return f"Attached {kind}{called}: {attachment['path']} in the workspace, {attachment.get('size', '?')} bytes"
+    why = attachment.get("fault") or "its content is not available here"
+    return f"Attached {kind} {name or attachment.get('mime') or ''}".rstrip() + f": {why}"
 
 
 def _append_user(messages: list[Message], text: str) -> None:

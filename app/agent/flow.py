@@ -82,9 +82,11 @@ class Call(Frozen):
 
 
 class Thought(Frozen):
-    """What one think step came to; `compact` and `spent` asked no model."""
+    """What one think step came to; `compact`, `fetch` (files that came along) and `spent` asked no model."""
 
-    kind: Literal["act", "say", "empty", "failed", "compact", "spent", "superseded", "stopped", "stale", "crashed"]
+    kind: Literal[
+        "act", "say", "empty", "failed", "compact", "fetch", "spent", "superseded", "stopped", "stale", "crashed"
+    ]
     head: int | None = None
     calls: tuple[Call, ...] = ()
     trouble: Trouble | None = None
@@ -115,6 +117,13 @@ class Compaction(Frozen):
     """What one compact step came to: a summary was recorded, there is nothing to cover, or this try failed."""
 
     kind: Literal["done", "nothing", "failed", "superseded", "stopped", "stale", "crashed"]
+    wait_until: str | None = None
+
+
+class Fetching(Frozen):
+    """What one fetch step came to: every file is there or given up, or there is a reason to wait."""
+
+    kind: Literal["done", "later", "superseded", "stopped", "stale", "crashed"]
     wait_until: str | None = None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from app.agent.flow import Ask, Call, Compaction, Ending, Flow, Observation, Thought
+from app.agent.flow import Ask, Call, Compaction, Ending, Fetching, Flow, Observation, Thought
 from app.agent.llm import Trouble
 from app.agent.recovery import EXPLANATIONS, MAX_COMPACTIONS, SUMMARY_TRIES, Trials, next_move
 from app.agent.repetition import NOTE_AFTER, STOP_AFTER, STOPPED, of_round
@@ -52,7 +52,7 @@ class Steps(Protocol):
 class Bodies:
     """The bodies of a turn's steps; each looks first for its own record, so that it may run twice.
 
-    `compact(request)` gives a Compaction.
+    `compact(request)` gives a Compaction, `fetch()` a Fetching.
 
     `think(request)` gives a Thought, `act(call)` and `observe(call, outcome)` an Observation, `prompt(call)` puts a
     call that waits for a person before that person, `finish(request)` gives an Ending, all as JSON.
@@ -60,6 +60,7 @@ class Bodies:
 
     think: Body
     compact: Body
+    fetch: Body
     act: Body
     prompt: Body
     observe: Body
@@ -144,6 +145,8 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
                 result = replace(progress, empty=True)
             case "compact":
                 result = await _compact(steps, body, progress, flow)
+            case "fetch":
+                result = await _fetch(steps, body, progress)
             case "failed":
                 result = await _recover(steps, body, thought, progress, flow)
             case _:
@@ -218,6 +221,16 @@ async def _compact(steps: Steps, body: Bodies, progress: Progress, flow: Flow) -
     if kind not in ("done", "nothing", "failed"):
         return await _stopped(steps, body, kind, progress)
     return replace(progress, compactions=progress.compactions + 1, overflow=False)
+
+
+async def _fetch(steps: Steps, body: Bodies, progress: Progress) -> Progress | Ending:
+    """Bring the files that came along into the workspace; each is given up after some tries, so this has an end."""
+    fetched = Fetching.model_validate(await steps.run("fetch", body.fetch))
+    if fetched.wait_until is not None:
+        await steps.sleep_until("wait", datetime.fromisoformat(fetched.wait_until))
+    if fetched.kind not in ("done", "later"):
+        return await _stopped(steps, body, fetched.kind, progress)
+    return progress
 
 
 async def _recover(steps: Steps, body: Bodies, thought: Thought, progress: Progress, flow: Flow) -> Progress | Ending:

@@ -18,7 +18,7 @@ from app.events import MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
 from app.sessions import calls, session, turns, usage
-from app.sessions.deposit import attach_open, deposit, open_inputs
+from app.sessions.deposit import album_until, attach_open, deposit, open_inputs
 from app.sessions.session import Claim
 
 log = logging.getLogger("moab.agent")
@@ -85,6 +85,8 @@ def _begin(
     again = take_again(tx, harness, run_id, event, message_key, event_id) if event_id and not stored.fresh else None
     if again is not None:
         return again
+    if (until := album_until(tx, stored.session_id, now)) is not None and turns.find(tx, run_id) is None:
+        return Taken(stored.session_id, "waiting", wait_until=until.isoformat())
     stop = _take(tx, harness, run_id, event, stored.session_id)
     if stop is not None:
         return Taken(stored.session_id, stop)

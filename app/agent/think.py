@@ -9,6 +9,7 @@ from typing import Any
 from app.agent import spending
 from app.agent.attend import attend
 from app.agent.briefing import Look, brief
+from app.agent.fetch import files_to_fetch
 from app.agent.flow import Call, Flow, Thought
 from app.agent.harness import Harness
 from app.agent.llm import Asking, Completion, Facts, ModelFailure
@@ -114,6 +115,8 @@ def _try_look(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any], 
         return None
     head = branch.head_for(tx, flow.session_id, flow.run_id, flow.start_head, request.get("head"))
     entries = transcript.load(tx, flow.session_id, head)
+    if files_to_fetch(entries):
+        return Thought(kind="fetch")
     last = usage.last_thought(tx, flow.session_id)
     tokens = spending.expected_tokens(harness, entries, last, facts)
     refused = spending.reserve(tx, harness, flow, str(request["key"]), str(request["model"]), facts, tokens, now)

@@ -5,6 +5,7 @@ import functools
 from app.agent.act import act, observe
 from app.agent.approval import prompt
 from app.agent.compaction import compact
+from app.agent.fetch import fetch
 from app.agent.finish import finish
 from app.agent.flow import Flow
 from app.agent.harness import Harness
@@ -17,6 +18,7 @@ def bodies_of(harness: Harness, flow: Flow) -> Bodies:
     return Bodies(
         think=functools.partial(think, harness, flow),
         compact=functools.partial(compact, harness, flow),
+        fetch=functools.partial(fetch, harness, flow),
         act=functools.partial(act, harness, flow),
         prompt=functools.partial(prompt, harness, flow),
         observe=functools.partial(observe, harness, flow),

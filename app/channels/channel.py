@@ -104,8 +104,11 @@ class Channel(Protocol):
         """
         ...
 
-    async def fetch(self, attachment: Attachment, to: Path) -> Fetched | Later | Refused:
-        """Write a file that came with a message to the path `to`, which is new; once, without retries of its own."""
+    async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
+        """Write a file that came with a message to the path `to`, which is new; once, without retries of its own.
+
+        What is larger than `limit_bytes` is refused, wherever that shows. The reason is read by who sent it.
+        """
         ...
 
     async def close(self) -> None:

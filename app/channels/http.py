@@ -39,7 +39,7 @@ class MailboxChannel:
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
         return None  # these clients follow the turn itself
 
-    async def fetch(self, attachment: Attachment, to: Path) -> Fetched | Later | Refused:
+    async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
         return Refused("Messages over HTTP bring no files.")
 
     async def close(self) -> None:

@@ -25,6 +25,9 @@ from app.events import Attachment, Destination, wire_safe
 
 CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 TYPING_S = 5.0
+CHUNK_BYTES = 2**20
+FILE_FOLDER = "file"
+"""What stands before the path of a file, which the transport moves in front of the token."""
 UPLOAD_PATIENCE = 4
 """How many times longer than for a text Telegram may take to answer once it has the whole file."""
 
@@ -113,8 +116,33 @@ class TelegramChannel:
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
         return None
 
-    async def fetch(self, attachment: Attachment, to: Path) -> Fetched | Later | Refused:
-        return Refused("Files from Telegram are not fetched yet.")
+    async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
+        answer = await self._post("getFile", {"file_id": attachment.ref})
+        if not isinstance(answer, Answer):
+            return Later(None, answer.reason)
+        if not answer.ok:
+            asked = result_of(answer)
+            return asked if isinstance(asked, Later) else Refused(f"Telegram does not give the file: {answer.reason}.")
+        path = str((answer.body.get("result") or {}).get("file_path") or "")
+        return await self._download(path, to, limit_bytes) if path else Refused("Telegram does not give the file.")
+
+    async def _download(self, path: str, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
+        """Source: core.telegram.org/bots/api, getFile: the file lies under /file/bot<token>/<file_path>."""
+        size = 0
+        timeout = httpx.Timeout(self._read_s, connect=CONNECT_S)
+        try:
+            with to.open("wb") as file:
+                async with self._client.stream("GET", f"{FILE_FOLDER}/{quote(path)}", timeout=timeout) as response:
+                    if response.status_code != httpx.codes.OK:
+                        return Later(None, f"Telegram answered with status {response.status_code}.")
+                    async for chunk in response.aiter_bytes(CHUNK_BYTES):
+                        size += len(chunk)
+                        if size > limit_bytes:
+                            return Refused(f"The file is larger than {limit_bytes} bytes.")
+                        await asyncio.to_thread(file.write, chunk)
+        except (httpx.HTTPError, OSError) as error:
+            return Later(None, self._safe(f"The file did not come: {_named(error)}."))
+        return Fetched(size)
 
     async def call(self, method: str, read_s: float | None = None, **params: Any) -> Any:
         """The result of any other method of the Bot API; raises ChannelError with Telegram's own words.
@@ -165,6 +193,7 @@ class _TokenTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, token: str, base: httpx.URL) -> None:
         self._segment = f"/bot{quote(token, safe=':')}/".encode()
+        self._folder = base.raw_path
         # A transport of one's own switches the client's proxy settings off.
         proxies: Mapping[str, str] = {} if proxy_bypass(base.host) else getproxies()
         limits = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE_S)
@@ -172,8 +201,11 @@ class _TokenTransport(httpx.AsyncBaseTransport):
         self._inner = httpx.AsyncHTTPTransport(limits=limits, proxy=proxy)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        folder, _, method = request.url.raw_path.rpartition(b"/")
-        url = request.url.copy_with(raw_path=folder + self._segment + method)
+        path = request.url.raw_path[len(self._folder) :]
+        file = f"{FILE_FOLDER}/".encode()
+        where = b"/" + file.rstrip(b"/") if path.startswith(file) else b""
+        path = self._folder.rstrip(b"/") + where + self._segment + path.removeprefix(file)
+        url = request.url.copy_with(raw_path=path)
         sent = httpx.Request(
             request.method, url, headers=request.headers, stream=request.stream, extensions=request.extensions
         )

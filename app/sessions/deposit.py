@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import and_, func, or_, select, update
 
-from app.db import Tx, insert_if_absent
+from app.db import Tx, insert_if_absent, moment
 from app.errors import MoabError
 from app.events import MessageReceived, message_event_id, wire_safe
 from app.sessions import session
@@ -15,6 +15,11 @@ from app.tables import messages, sessions
 
 MAX_WAKES = 3
 """How often a message that nobody answered is woken again before a person has to look."""
+
+
+ALBUM_QUIET = timedelta(seconds=1.5)
+ALBUM_AT_MOST = timedelta(seconds=15)
+"""How long an album must be quiet to count as whole, and after which time it does so in any case."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,10 @@ def about(event: MessageReceived) -> dict[str, Any]:
         found["sender"] = event.sender.name or event.sender.username or event.sender.id
     if event.attachments:
         found["attachments"] = [wire_safe(a) for a in event.attachments]
+    if event.marks:
+        found["marks"] = [wire_safe(mark) for mark in event.marks]
+    if event.channel_meta.get("group"):
+        found["group"] = True
     return found
 
 
@@ -111,6 +120,20 @@ def attach_open(tx: Tx, session_id: str) -> int | None:
     if waiting:
         move_head(tx, session_id, head)
     return head
+
+
+def album_until(tx: Tx, session_id: str, now: datetime) -> datetime | None:
+    """When the album that is coming in counts as whole: no picture of it came for ALBUM_QUIET; None if none is."""
+    query = select(messages.c.channel_meta, messages.c.created_at).where(
+        messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(False)
+    )
+    came = [
+        at
+        for row in tx.execute(query).all()
+        if (row.channel_meta or {}).get("mediaGroupId") and (at := moment(row.created_at)) is not None
+    ]
+    until = min(max(came) + ALBUM_QUIET, min(came) + ALBUM_AT_MOST) if came else now
+    return until if now < until else None
 
 
 def unattached(tx: Tx, session_id: str, states: Sequence[str] = ("open",)) -> Sequence[int]:

@@ -35,7 +35,8 @@ def _replace(tx: Tx, row: Any, event: MessageReceived, now: datetime) -> Literal
     if _date(event.edited) < _date(known):
         return "nothing"
     if event.edited != known:
-        data = {"edited": event.edited} | {k: v for k, v in row.data.items() if k == "marks"} | deposit.about(event)
+        kept = {k: v for k, v in row.data.items() if k == "marks"}
+        data = {"edited": event.edited} | deposit.about(event) | kept
         values = {"text": wire_safe(event.message), "data": data, "event": wire_safe(event)}
         tx.execute(update(messages).where(messages.c.id == row.id).values(values))
         if row.attached:
@@ -50,7 +51,7 @@ def _note(tx: Tx, row: Any, event: MessageReceived, now: datetime) -> Literal["n
         "session_id": row.session_id,
         "role": "user",
         "text": wire_safe(event.message),
-        "data": {"marks": [MARK]} | deposit.about(event),
+        "data": deposit.about(event) | {"marks": [MARK, *map(wire_safe, event.marks)]},
         "message_key": f"{row.message_key}:edit-{event.edited}",
         "state": NOTE,
         "origin": event.origin,

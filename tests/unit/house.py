@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.agent import accept, act, approval, compaction, decision, finish, think
+from app.agent import accept, act, approval, compaction, decision, fetch, finish, think
 from app.agent import receive as receive_module
 from app.agent.flow import Ask, Ending, Flow
 from app.agent.harness import Harness
@@ -135,6 +135,7 @@ class RecordingChannel:
         self.sent: list[str] = []
         self.acknowledged: list[Destination] = []
         self.results: list[SendResult] = []
+        self.files: dict[str, Any] = {}
 
     @property
     def name(self) -> str:
@@ -163,8 +164,14 @@ class RecordingChannel:
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
         return None
 
-    async def fetch(self, attachment: Attachment, to: Path) -> Fetched | Later | Refused:
-        return Refused("there are no files here")
+    async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
+        """What is in `files` under the attachment's ref, or the result that is scripted for it."""
+        found = self.files.get(attachment.ref or "", Refused("there are no files here"))
+        found = found.pop(0) if isinstance(found, list) else found
+        if not isinstance(found, bytes):
+            return found
+        to.write_bytes(found[:limit_bytes])
+        return Fetched(len(found))
 
     async def close(self) -> None:
         return None
@@ -362,7 +369,7 @@ async def whole_turn(house: House, text: str = "hello", key: str = "test:1", run
     return await run_turn(DirectSteps(house), bodies_of(house.harness, conditions), conditions)
 
 
-REACHING = (accept, act, approval, compaction, decision, finish, receive_module, think, delivery)
+REACHING = (accept, act, approval, compaction, decision, fetch, finish, receive_module, think, delivery)
 """The modules with failpoints."""
 
 

@@ -221,7 +221,10 @@ def test_the_words_of_an_input() -> None:
         "[From the watcher, not from a person]\nfile.txt is new"
     )
     attached = said("look", data={"attachments": [{"kind": "photo", "name": None, "mime": "image/png"}]})
-    assert user_text(attached) == "look\n[Attached photo: image/png — its content is not available here]"
+    assert user_text(attached) == "look\n[Attached photo image/png: its content is not available here]"
+    there = {"kind": "voice", "path": "inbox/2026-01-05/1-0-voice.ogg", "size": 9}
+    shown = "[Attached voice: inbox/2026-01-05/1-0-voice.ogg in the workspace, 9 bytes]"
+    assert user_text(said("", data={"attachments": [there]})) == shown
 
 
 def test_notes_stand_behind_the_newest_words_and_are_not_pruned() -> None:

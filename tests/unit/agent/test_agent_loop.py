@@ -102,6 +102,7 @@ class Script:
     observations: dict[str, Any] = field(default_factory=dict)
     prompted: list[str] = field(default_factory=list)
     compactions: list[dict[str, Any]] = field(default_factory=lambda: [{"kind": "done"}])
+    fetchings: list[dict[str, Any]] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     summarised: list[dict[str, Any]] = field(default_factory=list)
     finished: list[dict[str, Any]] = field(default_factory=list)
@@ -112,6 +113,7 @@ class Script:
         return Bodies(
             think=self.think,
             compact=self.compact,
+            fetch=self.fetch,
             act=self.act,
             observe=self.observe,
             finish=self.finish,
@@ -127,6 +129,9 @@ class Script:
         self.summarised.append(dict(request))
         number = int(request["key"].partition("#")[2])
         return self.compactions[min(number, len(self.compactions) - 1)]
+
+    async def fetch(self) -> Mapping[str, Any]:
+        return self.fetchings.pop(0)
 
     async def act(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
         usual = {"kind": "invoke", "invoke": {"task": "t"}} if call["durable"] else {"kind": "done"}
@@ -158,6 +163,19 @@ async def play(script: Script, limit: int = 20, fallback: str = "", **options: A
 
 def asks(prompt: bool) -> dict[str, Any]:
     return {"kind": "ask", "ask": {"id": "K3", "wait_s": 300, "prompt": prompt}}
+
+
+async def test_files_are_fetched_before_the_model_is_asked_and_waited_for() -> None:
+    later = {"kind": "later", "wait_until": "2026-01-05T12:00:02+00:00"}
+    script = Script([{"kind": "fetch"}, {"kind": "fetch"}, say()], fetchings=[later, {"kind": "done"}])
+    ending, steps = await play(script, limit=1)
+    assert ending.kind == "answered"
+    assert steps.ids == ["think", "fetch", "wait", "think", "fetch", "think", "finish"]
+
+
+async def test_a_turn_that_is_stopped_while_it_fetches_ends() -> None:
+    ending, _ = await play(Script([{"kind": "fetch"}], fetchings=[{"kind": "stopped"}]))
+    assert ending.kind == "stopped"
 
 
 @pytest.mark.parametrize("one_at_a_time", [False, True])

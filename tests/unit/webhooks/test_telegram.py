@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.events import Attachment, CommandReceived, Destination, MessageReceived, Sender
 from webhooks.telegram import parse, telegram_router, to_event, verify
+from webhooks.telegram_said import Bot
 
 SECRET = "s3cret"
 USER = {"id": 5, "is_bot": False, "first_name": "Ada", "last_name": "L", "username": "ada", "language_code": "fr"}
@@ -21,7 +22,7 @@ def update(text="hello", *, chat_id=42, message_id=7, kind="message", chat_type=
 
 
 def event_of(*args, **kwargs):
-    return to_event(update(*args, **kwargs), bot_id="123")
+    return to_event(update(*args, **kwargs), bot=Bot("123", "moab_bot"))
 
 
 def test_a_text_is_a_message():
@@ -39,15 +40,15 @@ def test_a_text_is_a_message():
 
 # The way in: event id built from the message number alone: two chats collide -> id from platform, bot, chat, message.
 def test_the_key_of_a_message_names_bot_and_chat():
-    keys = {to_event(update(chat_id=chat), bot_id=bot).message_key for chat in (1, 2) for bot in ("123", "456")}
+    keys = {to_event(update(chat_id=chat), bot=Bot(bot)).message_key for chat in (1, 2) for bot in ("123", "456")}
     assert len(keys) == 4
 
 
 # The way in: forum topics share one memory -> topic is part of the session key and of the destination.
 def test_a_topic_is_a_session_of_its_own():
-    topic = event_of(chat_id=-1001, chat_type="supergroup", message_thread_id=3, is_topic_message=True)
+    topic = event_of("/help", chat_id=-1001, chat_type="supergroup", message_thread_id=3, is_topic_message=True)
     assert (topic.session_key, topic.destination.thread_id) == ("telegram:123:-1001:3", "3")
-    replies = event_of(chat_id=-1001, chat_type="supergroup", message_thread_id=3)
+    replies = event_of("/help", chat_id=-1001, chat_type="supergroup", message_thread_id=3)
     assert (replies.session_key, replies.destination.thread_id) == ("telegram:123:-1001", None)
 
 
@@ -74,9 +75,43 @@ def test_an_edit_is_a_change_of_its_message_and_never_a_command(text):
     assert event_of().edited is None
 
 
-@pytest.mark.parametrize("kind", ["edited_channel_post", "channel_post"])
-def test_posts_of_channels_are_nothing(kind):
-    assert event_of("/stop", kind=kind) is None
+def test_a_forwarded_command_is_a_message():
+    assert isinstance(
+        event_of("/stop", forward_origin={"type": "hidden_user", "sender_user_name": "Bo"}), MessageReceived
+    )
+
+
+@pytest.mark.parametrize("kind", ["message", "channel_post", "edited_message", "edited_channel_post"])
+@pytest.mark.parametrize("chat_type", ["group", "supergroup", "channel"])
+def test_where_many_speak_only_what_is_meant_for_the_bot_counts(kind, chat_type):
+    """The way in: the bot answers the whole thread after one mention -> mention gating per channel."""
+
+    def heard(text, **more):
+        return event_of(text, chat_id=-5, chat_type=chat_type, kind=kind, **more) is not None
+
+    bot, other = {"id": 123, "is_bot": True}, {"id": 9, "is_bot": False, "first_name": "Bo"}
+    assert not heard("hello all") and not heard("mail@moab_bot.example") and not heard("@moab_bots look")
+    assert not heard("I agree", reply_to_message={"message_id": 6, "from": other, "text": "so it is"})
+    assert not heard("in the topic", reply_to_message={"message_id": 6, "from": bot, "forum_topic_created": {}})
+    assert heard("@Moab_bot hello") and heard("what does @moab_bot say?")
+    assert heard("I agree", reply_to_message={"message_id": 6, "from": bot, "text": "so it is"})
+    assert heard("/stop") and heard("/stop@moab_bot")
+    assert heard("you there", entities=[{"type": "text_mention", "offset": 0, "length": 3, "user": bot}])
+
+
+def test_a_command_for_another_bot_is_nothing():
+    assert event_of("/stop@other_bot", chat_id=-5, chat_type="group") is None
+
+
+def test_the_name_in_front_only_says_who_is_meant():
+    event = event_of("@moab_bot, /status", chat_id=-5, chat_type="group")
+    assert isinstance(event, CommandReceived) and event.command == "status"
+
+
+def test_what_moves_on_a_map_is_told_once():
+    place = {"latitude": 48.85, "longitude": 2.35, "live_period": 900}
+    assert event_of(None, location=place).message == "Location (live): 48.85, 2.35"
+    assert event_of(None, location=place, kind="edited_message", edit_date=1767614460) is None
 
 
 # The way in: two bots answer each other for ever -> bots ignored.
@@ -109,8 +144,9 @@ def test_an_animation_is_one_file():
 
 
 def test_a_message_of_a_group_says_so():
-    event = event_of(chat_id=-5, chat_type="group", reply_to_message={"message_id": 6})
-    assert event.channel_meta == {"chatType": "group", "languageCode": "fr", "replyToMessageId": "6"}
+    event = event_of("@moab_bot hi", chat_id=-5, chat_type="group", reply_to_message={"message_id": 6})
+    group = {"chatType": "group", "group": True}
+    assert event.channel_meta == group | {"languageCode": "fr", "replyToMessageId": "6"}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +163,7 @@ def test_a_message_of_a_group_says_so():
     ],
 )
 def test_junk_is_nothing(junk):
-    assert to_event(junk, bot_id="123") is None
+    assert to_event(junk, bot=Bot("123", "moab_bot")) is None
 
 
 JSON = st.recursive(
@@ -153,7 +189,7 @@ NAMES = [
 @given(st.fixed_dictionaries({}, optional={name: JSON for name in NAMES}), st.booleans())
 def test_any_update_is_an_event_or_nothing(fields, whole):
     message = (update()["message"] | fields) if whole else fields
-    event = to_event(parse(json.dumps({"message": message}).encode()), bot_id="1")
+    event = to_event(parse(json.dumps({"message": message}).encode()), bot=Bot("1"))
     assert event is None or event.to_wire("id")["data"]["sessionKey"].startswith("telegram:1:")
 
 
@@ -180,7 +216,7 @@ class Service:
         self.accepted = []
         self.fault = None
         self.app = FastAPI()
-        router = telegram_router(self.accept, secret=SECRET, bot_id="123", allowed_chats=allowed_chats)
+        router = telegram_router(self.accept, secret=SECRET, bot=Bot("123", "moab_bot"), allowed_chats=allowed_chats)
         self.app.include_router(router)
 
     async def accept(self, event):
@@ -266,7 +302,7 @@ def pressed(data="approve K3F9", **changes):
 
 
 def test_a_button_is_the_command_it_stands_for_of_who_pressed_it():
-    event = to_event(pressed("answer K3F9 2"), bot_id="123")
+    event = to_event(pressed("answer K3F9 2"), bot=Bot("123", "moab_bot"))
     assert isinstance(event, CommandReceived)
     assert (event.command, event.args, event.sender.id) == ("answer", "K3F9 2", "5")
     assert event.message_key == "telegram:123:42:pressed:8800" and event.session_key == "telegram:123:42"
@@ -276,7 +312,7 @@ def test_a_button_is_the_command_it_stands_for_of_who_pressed_it():
 def test_a_button_in_a_topic_belongs_to_the_topic():
     chat = {"id": -1001, "type": "supergroup"}
     message = {"message_id": 9, "chat": chat, "message_thread_id": 3, "is_topic_message": True}
-    event = to_event(pressed(message=message), bot_id="123")
+    event = to_event(pressed(message=message), bot=Bot("123", "moab_bot"))
     assert (event.session_key, event.destination.thread_id) == ("telegram:123:-1001:3", "3")
 
 
@@ -284,7 +320,7 @@ def test_a_button_in_a_topic_belongs_to_the_topic():
     "query", [{"data": "stop"}, {"data": ""}, {"data": None}, {"message": None}, {"id": None}, {"from": None}]
 )
 def test_no_other_button_is_anything(query):
-    assert to_event(pressed(**query), bot_id="123") is None
+    assert to_event(pressed(**query), bot=Bot("123", "moab_bot")) is None
 
 
 async def test_a_button_stops_waiting_at_once_and_only_in_chats_that_are_allowed():
@@ -294,7 +330,7 @@ async def test_a_button_stops_waiting_at_once_and_only_in_chats_that_are_allowed
         taken.append(event)
 
     app = FastAPI()
-    app.include_router(telegram_router(accept, secret=SECRET, bot_id="123", allowed_chats={"42"}))
+    app.include_router(telegram_router(accept, secret=SECRET, bot=Bot("123", "moab_bot"), allowed_chats={"42"}))
     headers = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers) as http:
         answer = await http.post("/webhooks/telegram", json=pressed())

@@ -1,0 +1,200 @@
+"""The fetch step: files that came with messages are brought into the workspace, before a model hears of them."""
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sqlalchemy import select, update
+
+from app.agent.announce import announce, reply_event
+from app.agent.attend import attend
+from app.agent.flow import Fetching, Flow
+from app.agent.harness import Harness
+from app.channels import outbox
+from app.channels.channel import Channel, Fetched, Later, Refused
+from app.db import Tx
+from app.events import Attachment, Destination
+from app.failpoints import reach
+from app.sessions import deposit, session
+from app.sessions.session import Claim
+from app.sessions.transcript import Entry
+from app.tables import messages
+
+INBOX = "inbox"
+"""The folder of the workspace in which what people send lies, by the day it came."""
+FetchResult = Fetched | Later | Refused
+
+MAX_TRIES = 3
+PAUSES_S = (2.0, 15.0)
+GIVEN_UP = "It could not be fetched, after {tries} tries: {reason}"
+TOO_LARGE = "It has {size} and was not fetched; at most {limit} are taken."
+EXTENSION = {
+    "photo": ".jpg",
+    "voice": ".ogg",
+    "audio": ".mp3",
+    "video": ".mp4",
+    "video_note": ".mp4",
+    "animation": ".mp4",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file to fetch: the `number`th of a message, and where it is to lie."""
+
+    message_id: int
+    number: int
+    channel: str
+    attachment: Attachment
+    tries: int
+    path: str
+
+
+def files_to_fetch(entries: Sequence[Entry]) -> bool:
+    """Whether a file of these messages is neither in the workspace nor given up."""
+    return any(_is_wanted(file) for entry in entries if entry.role == "user" for file in _files(entry.data))
+
+
+def _files(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return data.get("attachments") or ()
+
+
+def _is_wanted(file: Mapping[str, Any]) -> bool:
+    return bool(file.get("ref")) and not file.get("path") and not file.get("fault")
+
+
+async def fetch(harness: Harness, flow: Flow) -> dict[str, Any]:
+    """A Fetching as JSON: each file that is wanted was tried once. Done before, it finds nothing to do."""
+    wanted = await harness.db.write(_begin, harness, flow)
+    if isinstance(wanted, Fetching):
+        return wanted.wire()
+    pause: float | None = None
+    for file in wanted:
+        result = await attend(harness, flow, _bring(harness, file))
+        reach("fetch.brought")
+        if result is None:
+            return Fetching(kind="stopped").wire()
+        events, wait_s = await harness.db.write(_record, harness, flow, file, result)
+        if events:
+            await announce(harness, events)
+        pause = max(pause or 0.0, wait_s) if wait_s is not None else pause
+    if pause is None:
+        return Fetching(kind="done").wire()
+    until = harness.clock.now() + timedelta(seconds=pause)
+    return Fetching(kind="later", wait_until=until.isoformat()).wire()
+
+
+def _begin(tx: Tx, harness: Harness, flow: Flow) -> Fetching | list[Wanted]:
+    claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=harness.clock.now())
+    if claim is not Claim.HELD:
+        return Fetching(kind=claim.value)  # type: ignore[arg-type]  # busy needs steers=False
+    query = (
+        select(messages.c.id, messages.c.channel, messages.c.data, messages.c.created_at)
+        .where(messages.c.session_id == flow.session_id, messages.c.role == "user", messages.c.attached.is_(True))
+        .order_by(messages.c.id)
+    )
+    return [wanted for row in tx.execute(query).all() for wanted in _wanted(harness, row)]
+
+
+def _wanted(harness: Harness, row: Any) -> Iterator[Wanted]:
+    for number, file in enumerate(_files(row.data)):
+        if _is_wanted(file):
+            attachment = Attachment.model_validate(file)
+            day = harness.daily_log.local(row.created_at).date()
+            path = f"{INBOX}/{day}/{row.id}-{number}-{file_name(attachment)}"
+            yield Wanted(row.id, number, row.channel or "", attachment, int(file.get("tries", 0)), path)
+
+
+def file_name(attachment: Attachment) -> str:
+    """A name that is safe in any folder, with an extension that says what the file is where we know it."""
+    given = PurePosixPath((attachment.name or attachment.kind).replace("\\", "/")).name
+    stem, dot, extension = given.rpartition(".")
+    safe = re.sub(r"[^\w.-]+", "_", stem if dot else given).strip("._")[:60] or attachment.kind
+    ending = re.sub(r"\W+", "", extension)[:10] if dot else ""
+    return f"{safe}.{ending}" if ending else safe + EXTENSION.get(attachment.kind, "")
+
+
+async def _bring(harness: Harness, file: Wanted) -> FetchResult:
+    limit, size = harness.settings.attachment_bytes, file.attachment.size
+    channel = harness.channels.get(file.channel)
+    if channel is None:
+        return Refused("It came by a channel that is not there any more.")
+    if size is not None and size > limit:
+        return Refused(TOO_LARGE.format(size=megabytes(size), limit=megabytes(limit)))
+    try:
+        return await _download(channel, file, harness.workspace.root, limit)
+    except OSError as error:
+        return Later(None, f"The workspace does not take it ({error.strerror}).")
+
+
+async def _download(channel: Channel, file: Wanted, root: Path, limit: int) -> FetchResult:
+    """Under another name first: what is seen under its own is whole."""
+    target = root / file.path
+    incoming = target.with_name(f".{target.name}.coming")
+    await asyncio.to_thread(_make_room, incoming)
+    result = await channel.fetch(file.attachment, incoming, limit)
+    if isinstance(result, Fetched):
+        await asyncio.to_thread(os.replace, incoming, target)
+    else:
+        await asyncio.to_thread(incoming.unlink, missing_ok=True)
+    return result
+
+
+def _make_room(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _record(
+    tx: Tx, harness: Harness, flow: Flow, file: Wanted, result: FetchResult
+) -> tuple[list[dict[str, Any]], float | None]:
+    """Note what came of a file; what to send for it, and how long to wait before the next try."""
+    tries = file.tries + 1
+    if isinstance(result, Fetched):
+        _note(tx, file, {"path": file.path, "size": result.size})
+        return [], None
+    if isinstance(result, Later) and tries < MAX_TRIES:
+        _note(tx, file, {"tries": tries})
+        return [], result.after_s if result.after_s is not None else PAUSES_S[min(tries, len(PAUSES_S)) - 1]
+    fault = GIVEN_UP.format(tries=tries, reason=result.reason) if isinstance(result, Later) else result.reason
+    _note(tx, file, {"fault": fault})
+    return _tell(tx, harness, flow, file, fault), None
+
+
+def _note(tx: Tx, file: Wanted, found: Mapping[str, Any]) -> None:
+    data = dict(tx.scalar(select(messages.c.data).where(messages.c.id == file.message_id)) or {})
+    attachments = [dict(one) for one in _files(data)]
+    if file.number < len(attachments) and attachments[file.number].get("ref") == file.attachment.ref:
+        attachments[file.number] |= found
+        changed = data | {"attachments": attachments}
+        tx.execute(update(messages).where(messages.c.id == file.message_id).values(data=changed))
+
+
+def _tell(tx: Tx, harness: Harness, flow: Flow, file: Wanted, fault: str) -> list[dict[str, Any]]:
+    """A line to whoever sent the file, so that nobody has to guess what the model was not shown."""
+    place = deposit.place_of(tx, flow.session_id, flow.run_id)
+    if place is None or place.channel not in harness.channels:
+        return []
+    text = f"{file.attachment.name or file.attachment.kind.replace('_', ' ').capitalize()}: {fault}"
+    outbox.put(
+        tx,
+        f"fetch/{file.message_id}/{file.number}",
+        session_id=flow.session_id,
+        run_id=None,  # it is no answer of the turn
+        kind="notice",
+        channel=place.channel,
+        destination=Destination.model_validate(place.destination),
+        parts=harness.channels[place.channel].parts(text),
+        text=text,
+        now=harness.clock.now(),
+    )
+    return [reply_event(harness, place, session.key_of(tx, flow.session_id))]
+
+
+def megabytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MB"
