@@ -61,6 +61,7 @@ class TelegramServer(FakeServer):
         self.updates: list[dict[str, Any]] = []
         self.webhook: dict[str, Any] = {}
         self.files: dict[str, bytes] = {}
+        self.prefix = ""
         self._message_id = 1000
         self._lock = threading.Lock()
 
@@ -89,7 +90,7 @@ class TelegramServer(FakeServer):
         return None
 
     def answer(self, request: Request) -> Reply:
-        first, _, rest = request.path.strip("/").partition("/")
+        first, _, rest = request.path.removeprefix(self.prefix).strip("/").partition("/")
         if first == "file":
             return self._file(rest)
         if unquote(first) != f"bot{self.token}":

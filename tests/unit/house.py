@@ -170,7 +170,7 @@ class RecordingChannel:
         found = found.pop(0) if isinstance(found, list) else found
         if not isinstance(found, bytes):
             return found
-        to.write_bytes(found[:limit_bytes])
+        await asyncio.to_thread(to.write_bytes, found[:limit_bytes])
         return Fetched(len(found))
 
     async def close(self) -> None:
