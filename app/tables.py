@@ -306,3 +306,37 @@ rounds = Table(
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("note", Text),
 )
+
+observations = Table(
+    "observations",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("task_id", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("step", Text),
+    Column("source", Text, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("data", JSON, nullable=False),
+    Column("at", Moment, nullable=False),
+    UniqueConstraint("task_id", "key", name="observations_key"),
+    Index("observations_task", "task_id", "id"),
+)
+
+supervision = Table(
+    "supervision",
+    metadata,
+    Column("task_id", Text, primary_key=True),
+    Column("owner_key", Text),
+    Column("executor", Text, nullable=False),
+    Column("limits", JSON, nullable=False),
+    Column("retries", JSON, nullable=False),
+    Column("retried_at", Moment),
+    Column("asks", Integer, nullable=False, server_default="0"),
+    Column("asked_at", Moment),
+    Column("escalated_at", Moment),
+    Column("next_check_at", Moment, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Index("supervision_due", "next_check_at"),
+    Index("supervision_owner", "owner_key"),
+)
