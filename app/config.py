@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -56,6 +56,14 @@ def _duration(value: str) -> timedelta:
     return timedelta(minutes=int(found[1]) * (60 if found[2] == "h" else 1)) if found else timedelta()
 
 
+def _hours(value: str) -> tuple[time, time] | None:
+    """`23:00-06:00` as two times, `off` as none. Raises ValueError."""
+    if value.strip().lower() == "off":
+        return None
+    begin, end = (time.fromisoformat(part.strip()) for part in value.split("-"))
+    return begin, end
+
+
 class Settings(BaseSettings):
     """What an operator decides. Variable names are the field names in capitals; `.env.example` documents each."""
 
@@ -90,6 +98,7 @@ class Settings(BaseSettings):
     approval_expires: str = "12h"
     heartbeat_cron: str = "*/30 * * * *"
     timezone: str = "UTC"
+    quiet_hours: str = "23:00-06:00"
     wake_chain: Annotated[int, Field(ge=0, le=100)] = 0
 
     moab_home: Path = Path("~/.moab")
@@ -158,6 +167,15 @@ class Settings(BaseSettings):
             raise ValueError(f"{value!r} is not a time zone; accepted: a name such as Europe/Paris") from error
         return value
 
+    @field_validator("quiet_hours")
+    @classmethod
+    def _night(cls, value: str) -> str:
+        try:
+            _hours(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not accepted: from-to such as 23:00-06:00, or off") from error
+        return value
+
     @field_validator("heartbeat_cron")
     @classmethod
     def _cron_of_five_fields(cls, value: str) -> str:
@@ -206,6 +224,11 @@ class Settings(BaseSettings):
     def attachment_bytes(self) -> int:
         """How large a file that comes with a message may be."""
         return self.attachment_max_mb * 2**20
+
+    @property
+    def quiet(self) -> tuple[time, time] | None:
+        """Begin and end of the hours in which nothing is told unless it is critical; None: there are none."""
+        return _hours(self.quiet_hours)
 
     @property
     def approval_lifetime(self) -> timedelta:

@@ -11,6 +11,7 @@ from app.agent.approval_text import ended_text, prompt_of, refused
 from app.agent.closing import close, decided_event, prompt_key, put_notice
 from app.agent.flow import Ask, Call, Flow, Observation
 from app.agent.harness import Harness
+from app.agent.night import is_night
 from app.agent.policy import AT_HOME, FILE
 from app.agent.tool import Effect, Tool
 from app.channels import outbox
@@ -23,9 +24,6 @@ from app.sessions.session import OWNED_FOR
 
 LOOK_EVERY_S = 300
 """The longest wait between two looks at the row: an event that came too early wakes nobody."""
-
-NIGHT = (22, 7)
-"""Hours of the user's time zone between which a request is critical."""
 
 
 def hold(
@@ -92,13 +90,12 @@ def _request(
     if asked is None:
         return None
     now = harness.clock.now()
-    hour = harness.daily_log.local(now).hour
     request = {
         "arguments": dict(arguments) if tool.asks else {},
         "folder": str(harness.workspace.root),
         "origin": flow.policy.origin,
         "approvers": list(flow.policy.approvers),
-        "critical": not NIGHT[1] <= hour < NIGHT[0],
+        "critical": is_night(now, harness.daily_log.zone, harness.settings.quiet),
         "sessionId": asked.session_id,
         "channel": asked.channel,
         "destination": asked.destination.model_dump(by_alias=True, mode="json"),

@@ -4,13 +4,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from app.agent.announce import announce, reply_event
-from app.agent.finish import Reply
+from app.agent.announce import announce
 from app.agent.harness import Harness
 from app.agent.report import fail_task
+from app.agent.telling import is_kept, tell
 from app.channels import outbox
 from app.db import Tx
-from app.events import Destination
 from app.sessions import calls, deposit, session, turns
 
 log = logging.getLogger("moab.agent")
@@ -31,8 +30,9 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
         await announce(harness, [ended])
     if found is None:
         return {"told": False}
-    reply, session_key = found
-    await announce(harness, [reply_event(harness, reply, session_key)])
+    events, session_key = found
+    if events:
+        await announce(harness, events)
     harness.notifier.publish(session_key)
     return {"told": True}
 
@@ -43,20 +43,19 @@ def _task_of(failed: Mapping[str, Any]) -> str:
     return str((event.get("data") or {}).get("taskId") or "")
 
 
-def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> tuple[Reply, str] | None:
-    """Where the person is told and in which session; also when the notice was written by an earlier attempt."""
+def _close(tx: Tx, harness: Harness, run_id: str, error: str) -> tuple[list[dict[str, Any]], str] | None:
+    """The events that tell the person, and in which session; also when the notice was written by an earlier attempt."""
     turn = turns.find(tx, run_id)
     if turn is None:
         return None
     if turn.state == "live" and turns.holder(tx, turn.session_id) == run_id:
         _fail(tx, harness, turn, error)
-    elif not outbox.exists(tx, f"{run_id}/failure"):
+    elif not outbox.exists(tx, f"{run_id}/failure") and not is_kept(tx, f"{run_id}/failure"):
         return None
     place = deposit.place_of(tx, turn.session_id, run_id)
     if place is None or place.channel not in harness.channels:
         return None
-    _put_notice(tx, harness, turn, place)
-    return Reply(place.channel, place.destination, run_id), session.key_of(tx, turn.session_id)
+    return _put_notice(tx, harness, turn, place), session.key_of(tx, turn.session_id)
 
 
 def _fail(tx: Tx, harness: Harness, turn: Any, error: str) -> None:
@@ -68,17 +67,9 @@ def _fail(tx: Tx, harness: Harness, turn: Any, error: str) -> None:
         calls.finish(tx, call.id, ok=False, result=TASK_FAILED, now=now)
 
 
-def _put_notice(tx: Tx, harness: Harness, turn: Any, place: Any) -> None:
+def _put_notice(tx: Tx, harness: Harness, turn: Any, place: Any) -> list[dict[str, Any]]:
+    """What a person has asked for and does not get is told at any hour."""
     text = SORRY.format(run_id=turn.run_id)
-    outbox.put(
-        tx,
-        f"{turn.run_id}/failure",
-        session_id=turn.session_id,
-        run_id=turn.run_id,
-        kind="notice",
-        channel=place.channel,
-        destination=Destination.model_validate(place.destination),
-        parts=harness.channels[place.channel].parts(text),
-        text=text,
-        now=harness.clock.now(),
-    )
+    key = f"{turn.run_id}/failure"
+    is_asked = turn.origin == "person"
+    return tell(tx, harness, key, turn.session_id, place, text, critical=is_asked, run_id=turn.run_id)

@@ -8,6 +8,8 @@ from typing import Any
 from app.agent.announce import announce, reply_event
 from app.agent.flow import Ending, Flow
 from app.agent.harness import Harness
+from app.agent.telling import is_silent, keep
+from app.agent.wakes import rings
 from app.channels import outbox
 from app.db import Tx
 from app.events import Destination, TurnEnded
@@ -17,6 +19,9 @@ from app.sessions.session import Claim
 
 MESSAGE_STATE = {"finished": "answered", "offered": "answered", "failed": "failed"}
 ENDED = ("answered", "failed", "offered")
+WANTED_NOW = ("person", "a scheduled task")
+"""Whose answers are told at any hour: a person set the time of a scheduled task too."""
+
 MAX_ENDING_CHARS = 12_000
 
 
@@ -109,6 +114,7 @@ def _for_parent(flow: Flow, text: str) -> str:
 
 def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: datetime, head: int | None) -> None:
     reply = _reply(tx, harness, flow)
+    waits = reply is not None and flow.start_head is None and _waits_for_morning(tx, harness, flow)
     if flow.start_head is None:
         deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
     else:
@@ -121,6 +127,9 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
         turns.settle(tx, flow.run_id, now)
         return
     body = text if state != "failed" else f"{text} (run {flow.run_id})"
+    if waits:
+        keep(tx, harness, f"{flow.run_id}/reply", flow.session_id, reply, body)
+        return
     outbox.put(
         tx,
         f"{flow.run_id}/reply",
@@ -133,6 +142,14 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
         text=body,
         now=now,
     )
+
+
+def _waits_for_morning(tx: Tx, harness: Harness, flow: Flow) -> bool:
+    """Whether the answer is to nobody who is up: machines asked for it at night, and at no hour that a person chose."""
+    shown = deposit.open_inputs(tx, flow.session_id)
+    if any(row.origin in WANTED_NOW or rings(tx, row.message_key) for row in shown):
+        return False
+    return bool(shown) and is_silent(tx, harness, flow.session_id)
 
 
 def _reply(tx: Tx, harness: Harness, flow: Flow) -> Reply | None:

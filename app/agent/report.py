@@ -4,11 +4,11 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.agent.announce import announce, reply_event
+from app.agent.announce import announce
 from app.agent.harness import Harness
-from app.channels import outbox
+from app.agent.telling import tell
 from app.db import Tx
-from app.events import Destination, MessageReceived, SubagentSpawn, message_event_id
+from app.events import MessageReceived, SubagentSpawn, message_event_id
 from app.ids import new_id
 from app.sessions import calls, deposit, session, tasks, transcript, turns
 from app.sessions.calls import CallState
@@ -114,21 +114,7 @@ def _deposit_end(tx: Tx, harness: Harness, row: Any, place: Any, text: str) -> d
 
 
 def _tell(tx: Tx, harness: Harness, row: Any, place: Any, text: str) -> dict[str, Any] | None:
-    if place.channel not in harness.channels:
-        return None
-    outbox.put(
-        tx,
-        f"{row.id}/ended",
-        session_id=row.session_id,
-        run_id=None,
-        kind="notice",
-        channel=place.channel,
-        destination=Destination.model_validate(place.destination),
-        parts=harness.channels[place.channel].parts(text),
-        text=text,
-        now=harness.clock.now(),
-    )
-    return reply_event(harness, place, row.session_key)
+    return next(iter(tell(tx, harness, f"{row.id}/ended", row.session_id, place, text)), None)
 
 
 def fail_task(tx: Tx, harness: Harness, run_id: str, task_id: str, reason: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from app.agent.announce import announce, reply_event, start_message
 from app.agent.closing import sweep_approvals
 from app.agent.harness import Harness
 from app.agent.tasks import lost_starts
+from app.agent.telling import tell_kept
 from app.agent.wakes import fire_due
 from app.channels import outbox
 from app.db import Tx
@@ -29,6 +30,8 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     events = closed + wakes + replies + lost
     if events:
         await announce(harness, events)
+    if session_key is None and (kept := await harness.db.write(tell_kept, harness)):
+        await announce(harness, kept)
     fired = await fire_due(harness) if session_key is None else 0
     return {"woken": len(wakes), "unsent": len(replies), "fired": fired, "at": now.isoformat()}
 

@@ -173,6 +173,13 @@ def _input(harness: Harness, wake: Wake, after: Wake, now: datetime) -> MessageR
     )
 
 
+def rings(tx: Tx, message_key: str) -> bool:
+    """Whether an input is a wake whose user wants to hear of it at any hour."""
+    kind, _, rest = message_key.partition(":")
+    wake = wakes.find(tx, rest.partition(":")[0]) if kind == ORIGIN else None
+    return wake is not None and wake.rings
+
+
 @dataclass(frozen=True)
 class OwnWakes:
     """The wakes of one turn's conversation. Implements `Wakes` of the tool contract."""

@@ -178,7 +178,7 @@ async def test_a_machines_turn_asks_the_person_of_the_chat(house: House) -> None
     assert row(house).requester == "test:7"
 
 
-@pytest.mark.parametrize(("hour", "critical"), [(3, True), (6, True), (7, False), (21, False), (22, True)])
+@pytest.mark.parametrize(("hour", "critical"), [(3, True), (5, True), (6, False), (22, False), (23, True)])
 async def test_what_is_asked_at_night_is_critical(house: House, hour: int, critical: bool) -> None:
     flow = await planned(house)
     house.clock.advance((hour - house.clock.now().hour) % 24 * 3600)

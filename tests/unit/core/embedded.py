@@ -79,10 +79,11 @@ async def embedded(
     folder: Path, template: Path, *answers: Any, toolbox: Toolbox | None = None, lossy: bool = False, **settings: Any
 ) -> AsyncIterator[Embedded]:
     """An engine with the functions from start to stop. The clock begins now: the SDK reads the real one for sleeps.
+    There is no night, whatever the hour.
 
     With `lossy` the engine's singleton loses starts as the real server was measured to.
     """
-    house = make_house(folder, template, *answers, **settings)
+    house = make_house(folder, template, *answers, **{"quiet_hours": "off"} | settings)
     house = replace(house, harness=replace(house.harness, toolbox=toolbox or house.harness.toolbox))
     clock = ManualClock(datetime.now(UTC))
     with lossy_singleton(lossy):
