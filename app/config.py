@@ -81,6 +81,7 @@ class Settings(BaseSettings):
     fallback_agent_model: str = ""
     subagent_model: str = ""
     summary_model: str = ""
+    vision_models: Annotated[tuple[str, ...], NoDecode] = ()
     agent_workspace: Path | None = None
     agent_max_iterations: Annotated[int, Field(ge=1, le=200)] = 20
     agent_api_base: str = ""
@@ -140,7 +141,7 @@ class Settings(BaseSettings):
             source.config = SettingsConfigDict(**source.config | {"populate_by_name": False})
         return init_settings, env_settings, dotenv_settings
 
-    _split = field_validator("telegram_allowed_chats", "approval_admins", mode="before")(_names)
+    _split = field_validator("telegram_allowed_chats", "approval_admins", "vision_models", mode="before")(_names)
     _pairs = field_validator("tool_policy", mode="before")(_decisions)
 
     @field_validator("approval_admins")

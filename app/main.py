@@ -159,6 +159,7 @@ async def _build(
             api_base_for=settings.model,
             local_name=LOCAL_MODEL,
             local=local,
+            seeing=settings.vision_models,
         ),
         toolbox=make_toolbox(environment=child_environment(), secrets=settings.secrets()),
         workspace=workspace,

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.agent.announce import announce
 from app.agent.approval import hold
-from app.agent.artifact import keep_within, limit_bytes
+from app.agent.artifact import keep_picture, keep_within, limit_bytes
 from app.agent.attend import attend
 from app.agent.flow import Call, Flow, Observation
 from app.agent.handover import hand_over
@@ -177,6 +177,9 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
 
 async def _finish(harness: Harness, flow: Flow, begun: Begun, result: ToolResult) -> None:
     text, artifact = await keep_within(harness.workspace, begun.record, result.text, begun.limit)
+    if result.picture is not None:
+        artifact = await keep_picture(harness.workspace, begun.record, result.picture)
+        text = text if artifact else f"{text} It is damaged and cannot be shown."
 
     def record(tx: Tx) -> list[dict[str, Any]]:
         now = harness.clock.now()

@@ -3,6 +3,7 @@
 import asyncio
 
 from app.agent.output import cap, clean
+from app.agent.picture_file import small_picture
 from app.files import write_atomic
 from app.memory.workspace import Workspace
 from app.sessions.calls import CallRecord
@@ -26,8 +27,17 @@ async def keep_within(workspace: Workspace, record: CallRecord, text: str, limit
     cleaned = clean(text)
     if len(cleaned.encode("utf-8")) <= limit:
         return cleaned, None
-    name = f"{record.run_id}-{record.step_key.replace('#', '-')}.txt"
-    path = workspace.artifacts / name
-    await asyncio.to_thread(write_atomic, path, cleaned)
-    relative = path.relative_to(workspace.root).as_posix()
+    relative = await _keep(workspace, record, ".txt", cleaned)
     return cap(cleaned, limit, artifact=relative).text, relative
+
+
+async def keep_picture(workspace: Workspace, record: CallRecord, data: bytes) -> str | None:
+    """Path in the workspace of a small copy of the picture in `data`, which stays as it was; None if it is none."""
+    picture = await asyncio.to_thread(small_picture, data)
+    return await _keep(workspace, record, picture.suffix, picture.data) if picture is not None else None
+
+
+async def _keep(workspace: Workspace, record: CallRecord, suffix: str, content: str | bytes) -> str:
+    path = workspace.artifacts / f"{record.run_id}-{record.step_key.replace('#', '-')}{suffix}"
+    await asyncio.to_thread(write_atomic, path, content)
+    return path.relative_to(workspace.root).as_posix()

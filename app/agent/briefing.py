@@ -1,6 +1,7 @@
 """What one thought is shown: the prompt, the transcript and the notes of the moment, made to fit the model's window."""
 
 import asyncio
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from app.agent.coverage import plan, visible
 from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.llm import Facts
+from app.agent.picture_file import data_urls
+from app.agent.pictures import wanted
 from app.agent.prompts import compact_prompt, system_prompt
 from app.agent.pruning import Message
 from app.agent.recovery import MAX_COMPACTIONS, MAX_SHRINKS
@@ -55,15 +58,30 @@ async def brief(
     today = harness.daily_log.today()
     knowledge = await asyncio.to_thread(harness.workspace.read, today)
     system = system_prompt(knowledge, name=harness.settings.agent_name, today=today, zone=harness.settings.timezone)
-    return fit(request, look, system, notes, tools, window_of(harness.settings.context_tokens, facts.window))
+    window = window_of(harness.settings.context_tokens, facts.window)
+    pictures = await _pictures(harness, request, look) if facts.sees else None
+    return fit(request, look, system, notes, tools, window, pictures)
+
+
+async def _pictures(harness: Harness, request: Mapping[str, Any], look: Look) -> dict[str, str]:
+    """By path, the pictures that the model is shown."""
+    paths = [] if request.get("blind") else wanted(visible(look.entries)[1])
+    return await asyncio.to_thread(data_urls, harness.workspace.root, paths) if paths else {}
 
 
 def fit(
-    request: Mapping[str, Any], look: Look, system: str, notes: Sequence[str], tools: Sequence[Any], window: int
+    request: Mapping[str, Any],
+    look: Look,
+    system: str,
+    notes: Sequence[str],
+    tools: Sequence[Any],
+    window: int,
+    pictures: Mapping[str, str] | None = None,
 ) -> Briefing | None:
     """Pure: the messages if they fit into `window` tokens, None if a summary helps, else as few as it takes to fit."""
     level, model = int(request["shrink"]), str(request["model"])
-    messages = build_context(look.entries, system, shrink_level=level, notes=notes, model=model)
+    build = functools.partial(build_context, look.entries, system, notes=notes, model=model, pictures=pictures)
+    messages = build(shrink_level=level)
     tokens = tokens_of(messages, tools, look.last)
     overflow = bool(request.get("overflow"))
     many = len(look.entries) >= MANY_ENTRIES and len(visible(look.entries)[1]) >= MANY_ENTRIES
@@ -72,11 +90,11 @@ def fit(
             return None
     if overflow:  # nothing to summarise, and the same again would be refused again
         level = max(1, level)
-        messages = build_context(look.entries, system, shrink_level=level, notes=notes, model=model)
+        messages = build(shrink_level=level)
     scale = tokens / max(1, tokens_of(messages, tools, None))
     while is_full(tokens, window) and level < MAX_SHRINKS:
         level += 1
-        messages = build_context(look.entries, system, shrink_level=level, notes=notes, model=model)
+        messages = build(shrink_level=level)
         tokens = int(tokens_of(messages, tools, None) * scale)
     return Briefing(messages, len(messages) - 1 if notes else len(messages))
 

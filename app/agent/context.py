@@ -7,8 +7,9 @@ from itertools import groupby
 from typing import Any
 
 from app.agent.coverage import newest_user, visible
+from app.agent.pictures import attached_pictures, picture_of, with_pictures
 from app.agent.provider import with_thinking
-from app.agent.pruning import Message, prune, shrink
+from app.agent.pruning import PICTURES, Message, prune, shrink
 from app.agent.summary import OPENING
 from app.events import safe_text, wire_safe
 from app.sessions.calls import CallRecord, CallState
@@ -24,14 +25,20 @@ LAST_WARNING_LEFT = 2
 
 
 def build_context(
-    transcript: Sequence[Entry], system: str, *, shrink_level: int = 0, notes: Sequence[str] = (), model: str = ""
+    transcript: Sequence[Entry],
+    system: str,
+    *,
+    shrink_level: int = 0,
+    notes: Sequence[str] = (),
+    model: str = "",
+    pictures: Mapping[str, str] | None = None,
 ) -> list[Message]:
     """OpenAI-format messages: system prompt, then the transcript cleaned, pruned and shrunk, then notes for this call.
 
     Summaries stand first, in the place of what they cover. Each assistant message keeps all its results directly
     behind it, ids are ours and unique, neighbours of the same role are merged where formats demand it. Thinking goes
-    back to the `model` that thought it, and only within the turn it belongs to. Does no I/O and never changes the
-    transcript.
+    back to the `model` that thought it, and only within the turn it belongs to. A model that sees is shown the
+    `pictures` (path to data URL). Does no I/O and never changes the transcript.
     """
     summary, entries = visible(transcript)
     opening = f"{OPENING}\n{safe_text(summary)}" if summary else ""
@@ -40,7 +47,9 @@ def build_context(
         _put_first(messages, opening)  # shrinking drops what is old, and the summary is what must stay of it
     for note in notes:
         _append_user(messages, f"[System note: {note}]")
-    return [{"role": "system", "content": safe_text(system)}, *messages]
+    if shrink_level > 1 and pictures:
+        pictures = {}
+    return [{"role": "system", "content": safe_text(system)}, *with_pictures(messages, pictures)]
 
 
 def _messages(transcript: Sequence[Entry], opening: str = "", model: str = "") -> list[Message]:
@@ -49,7 +58,8 @@ def _messages(transcript: Sequence[Entry], opening: str = "", model: str = "") -
     speaking = (entry for entry in transcript if entry.role == "user" or entry.calls or _words(entry))
     for by_user, entries in groupby(speaking, lambda entry: entry.role == "user"):
         if by_user:
-            _append_user(messages, "\n\n".join(map(user_text, entries)))
+            said = list(entries)
+            _append_user(messages, "\n\n".join(map(user_text, said)), [p for e in said for p in attached_pictures(e)])
         elif messages:  # formats demand that a user speaks first
             messages.extend(_assistant(entries, live, model))
     return messages
@@ -114,11 +124,13 @@ def attached_text(attachment: Mapping[str, Any]) -> str:
     return f"Attached {kind} {name or attachment.get('mime') or ''}".rstrip() + f": {why}"
 
 
-def _append_user(messages: list[Message], text: str) -> None:
+def _append_user(messages: list[Message], text: str, pictures: Sequence[str] = ()) -> None:
     if messages and messages[-1]["role"] == "user":
-        messages[-1] = messages[-1] | {"content": f"{messages[-1]['content']}\n\n{text}"}
+        message = messages.pop()
+        message = message | {"content": f"{message['content']}\n\n{text}"}
     else:
-        messages.append({"role": "user", "content": text})
+        message = {"role": "user", "content": text}
+    messages.append(message | {PICTURES: [*message.get(PICTURES, ()), *pictures]} if pictures else message)
 
 
 def call_id(call: CallRecord) -> str:
@@ -162,7 +174,9 @@ def _result(call: CallRecord) -> Message:
     else:
         text = safe_text(call.result).strip("\n")
         text = text if text and not text.isspace() else "(no output)"
-    return {"role": "tool", "tool_call_id": call_id(call), "content": text}
+    message = {"role": "tool", "tool_call_id": call_id(call), "content": text}
+    picture = picture_of(call)
+    return message | {PICTURES: [picture]} if picture else message
 
 
 def _without_result(call: CallRecord) -> str:

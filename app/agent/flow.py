@@ -82,7 +82,9 @@ class Call(Frozen):
 
 
 class Thought(Frozen):
-    """What one think step came to; `compact`, `fetch` (files that came along) and `spent` asked no model."""
+    """What one think step came to; `compact`, `fetch` (files that came along) and `spent` asked no model. `saw` is whether
+    pictures were shown.
+    """
 
     kind: Literal[
         "act", "say", "empty", "failed", "compact", "fetch", "spent", "superseded", "stopped", "stale", "crashed"
@@ -92,6 +94,7 @@ class Thought(Frozen):
     trouble: Trouble | None = None
     message: str = ""
     wait_until: str | None = None
+    saw: bool = False
 
 
 class Ask(Frozen):

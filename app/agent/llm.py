@@ -71,12 +71,16 @@ class Asking:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a model: tokens it takes (0: unknown) and gives, and dollars a token where a price is known."""
+    """What is known of a model: tokens it takes (0: unknown) and gives, and dollars a token where a price is known.
+
+    `sees` is whether it takes pictures.
+    """
 
     window: int = 0
     max_output: int = 0
     input_usd: float | None = None
     output_usd: float | None = None
+    sees: bool = False
 
 
 PLAIN = Asking()
@@ -125,13 +129,18 @@ class LiteLLM:
         api_base_for: str = "",
         local_name: str = "",
         local: Endpoint | None = None,
+        seeing: Sequence[str] = (),
     ) -> None:
-        """`api_base` is where models of the provider of the model `api_base_for` answer; others have their own."""
+        """`api_base` is where models of the provider of the model `api_base_for` answer; others have their own.
+
+        `seeing` names models that take pictures, besides those of which it is known.
+        """
         self._timeout_s = timeout_s
         self._api_base = api_base
         self._api_base_for = api_base_for.partition("/")[0]
         self._local_name = local_name
         self._local = local
+        self._seeing = frozenset(seeing)
         self._importing = asyncio.Lock()
         self._litellm: ModuleType | None = None
 
@@ -185,6 +194,7 @@ class LiteLLM:
             max_output=_count(known.get("max_output_tokens")),
             input_usd=known.get("input_cost_per_token"),
             output_usd=known.get("output_cost_per_token"),
+            sees=model in self._seeing or known.get("supports_vision") is True,
         )
 
     async def _load(self) -> ModuleType:

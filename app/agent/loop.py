@@ -94,6 +94,7 @@ class Progress:
             "repeats": self.repeats if self.repeats + 1 >= NOTE_AFTER else 0,
             "compactions": self.compactions,
             "overflow": self.overflow,
+            "blind": self.trials.blind,
             "head": self.head,
         }
 
@@ -236,7 +237,7 @@ async def _fetch(steps: Steps, body: Bodies, progress: Progress) -> Progress | E
 async def _recover(steps: Steps, body: Bodies, thought: Thought, progress: Progress, flow: Flow) -> Progress | Ending:
     if thought.trouble is None:
         return await _finish(steps, body, progress, text=thought.message, state="failed")
-    move, trials = next_move(thought.trouble, progress.trials, has_fallback=bool(flow.fallback))
+    move, trials = next_move(thought.trouble, progress.trials, has_fallback=bool(flow.fallback), saw=thought.saw)
     progress = replace(progress, trials=trials)
     match move:
         case "wait" if thought.wait_until is not None:
@@ -245,7 +246,7 @@ async def _recover(steps: Steps, body: Bodies, thought: Thought, progress: Progr
             progress = replace(progress, overflow=True)
         case "fall_back":
             progress = replace(progress, model=flow.fallback)
-        case "shrink":
+        case "shrink" | "close_eyes":
             pass
         case _:
             return await _finish(steps, body, progress, text=EXPLANATIONS[thought.trouble], state="failed")

@@ -31,8 +31,9 @@ def marked(messages: Sequence[Message], stable: int) -> list[dict[str, Any]]:
 
 def _mark(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
-    if message["role"] in ("system", "user") and isinstance(content, str):
-        return message | {"content": [{"type": "text", "text": content, "cache_control": CACHE_MARK}]}
+    if message["role"] in ("system", "user") and content:
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        return message | {"content": [*parts[:-1], parts[-1] | {"cache_control": CACHE_MARK}]}
     if message["role"] == "tool":
         return message | {"cache_control": CACHE_MARK}
     return message
@@ -61,11 +62,17 @@ def may_think(model: str, messages: Sequence[Message]) -> bool:
     if "claude" not in model and "anthropic" not in model:
         return True
     for message in reversed(messages):
-        if message["role"] == "user" and not str(message.get("content") or "").startswith("[System note:"):
+        if message["role"] == "user" and not _words(message).startswith("[System note:"):
             return True
         if message["role"] == "assistant" and message.get("tool_calls"):
             return bool(message.get("thinking_blocks"))
     return True
+
+
+def _words(message: Message) -> str:
+    """The text of a message, or the first one of its parts."""
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else str(content[0].get("text", ""))
 
 
 def _field(item: Any, name: str) -> Any:

@@ -8,6 +8,11 @@ SOFT_KEEP_CHARS = 1_500
 HARD_CLEAR_OVER_CHARS = 50_000
 PROTECTED_TURNS = 3
 CLEARED = "[Tool result cleared]"
+PICTURES = "pictures"
+"""The key under which a message names the pictures that belong to it, until they are put in their places."""
+
+PICTURE_CHARS = 6_000
+"""What a picture counts like, in characters: about 1,500 tokens."""
 
 Message = dict[str, Any]
 
@@ -30,7 +35,9 @@ def size(messages: Sequence[Message]) -> int:
 
 def _length(message: Message) -> int:
     calls = message.get("tool_calls") or ()
-    return len(message.get("content") or "") + sum(len(c["function"]["arguments"]) for c in calls)
+    content = message.get("content") or ""
+    length = len(content) if isinstance(content, str) else sum(len(p.get("text", "")) or PICTURE_CHARS for p in content)
+    return length + sum(len(c["function"]["arguments"]) for c in calls)
 
 
 def _border(messages: Sequence[Message], protected_turns: int) -> int:
@@ -64,7 +71,9 @@ def _freed(message: Message) -> int:
 
 
 def _hard_clear(message: Message) -> Message:
-    return message | {"content": CLEARED} if message["role"] == "tool" else message
+    if message["role"] != "tool":
+        return message
+    return {key: value for key, value in message.items() if key != PICTURES} | {"content": CLEARED}
 
 
 def shrink(messages: Sequence[Message], level: int) -> list[Message]:

@@ -16,7 +16,7 @@ MAX_COMPACTIONS = 3
 SUMMARY_TRIES = 2
 """How often a model is asked for a summary that helps; then one is made without a model."""
 
-Move = Literal["wait", "fall_back", "compact", "shrink", "explain"]
+Move = Literal["wait", "fall_back", "compact", "shrink", "close_eyes", "explain"]
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,18 @@ class Trials:
     shrinks: int = 0
     fell_back: bool = False
     compacted: bool = False
+    blind: bool = False
 
     def succeeded(self) -> "Trials":
         return replace(self, waits=0)
 
 
-def next_move(trouble: Trouble, trials: Trials, *, has_fallback: bool) -> tuple[Move, Trials]:
+def next_move(trouble: Trouble, trials: Trials, *, has_fallback: bool, saw: bool = False) -> tuple[Move, Trials]:
     """The move and the trials with it counted.
 
     Overflow is summarised, then shrunk, and never falls back: another model is not for that. What is refused, and a
-    model that is away, falls back at once; an overloaded one is waited for first.
+    model that is away, falls back at once; an overloaded one is waited for first. A request with pictures that is not
+    accepted (`saw`) is made again without them: one of them may be what the provider cannot take.
     """
     can_fall_back = has_fallback and not trials.fell_back
     if trouble is Trouble.OVERFLOW:
@@ -45,6 +47,8 @@ def next_move(trouble: Trouble, trials: Trials, *, has_fallback: bool) -> tuple[
         if trials.shrinks < MAX_SHRINKS:
             return "shrink", replace(trials, shrinks=trials.shrinks + 1)
         return "explain", trials
+    if trouble is Trouble.INVALID and saw and not trials.blind:
+        return "close_eyes", replace(trials, blind=True)
     away = trouble is Trouble.UNAVAILABLE
     patient = trouble is Trouble.OVERLOADED or (away and not can_fall_back)
     if patient and trials.waits < MAX_WAITS:

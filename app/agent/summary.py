@@ -52,6 +52,8 @@ def _lines(entries: Sequence[Entry]) -> Iterator[str]:
     for entry in entries:
         if entry.text.strip():
             yield f"{'User' if entry.role == 'user' else 'Assistant'}: {entry.text.strip()}"
+        for attached in entry.data.get("attachments", ()):
+            yield f"The user sent a file: {attached.get('path') or attached.get('name') or attached.get('kind')}"
         for call in entry.calls:
             result = call.result if call.result is not None else f"(no result: {call.state})"
             arguments = _middle_out(call.arguments, ARGUMENT_CHARS)

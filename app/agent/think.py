@@ -13,6 +13,7 @@ from app.agent.fetch import files_to_fetch
 from app.agent.flow import Call, Flow, Thought
 from app.agent.harness import Harness
 from app.agent.llm import Asking, Completion, Facts, ModelFailure
+from app.agent.pictures import BLIND, has_pictures
 from app.agent.recovery import pause_s
 from app.agent.repetition import fingerprint
 from app.agent.state_block import open_work
@@ -66,7 +67,7 @@ async def think(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> dic
     if answer is None:
         return (await _unasked(harness, flow, request, Thought(kind="stopped"))).wire()
     if isinstance(answer, ModelFailure):
-        return (await _failed(harness, flow, request, answer)).wire()
+        return (await _failed(harness, flow, request, answer, has_pictures(briefing.messages))).wire()
     thought = await harness.db.write(_record, harness, flow, request, look.head, answer, facts)
     harness.notifier.publish(flow.session_key)
     reach("think.committed")
@@ -151,7 +152,9 @@ async def _unasked(harness: Harness, flow: Flow, request: Mapping[str, Any], tho
     return thought
 
 
-async def _failed(harness: Harness, flow: Flow, request: Mapping[str, Any], failure: ModelFailure) -> Thought:
+async def _failed(
+    harness: Harness, flow: Flow, request: Mapping[str, Any], failure: ModelFailure, saw: bool
+) -> Thought:
     until = harness.clock.now() + timedelta(seconds=pause_s(request["waits"], failure.retry_after_s))
 
     def wait(tx: Tx) -> None:
@@ -160,9 +163,8 @@ async def _failed(harness: Harness, flow: Flow, request: Mapping[str, Any], fail
 
     await harness.db.write(wait)
     log.info("The model call failed (%s): %s", failure.trouble, failure.message, extra={"run": flow.run_id})
-    return Thought(
-        kind="failed", trouble=failure.trouble, message=redacted(failure.message)[:300], wait_until=until.isoformat()
-    )
+    message = redacted(failure.message)[:300]
+    return Thought(kind="failed", trouble=failure.trouble, message=message, wait_until=until.isoformat(), saw=saw)
 
 
 def _record(
@@ -202,8 +204,14 @@ def _record(
         parent=head,
         text=answer.text,
         new_calls=calls,
-        data={"model": request["model"]} | ({"thinking": answer.thinking} if answer.thinking else {}),
+        data=_about(request, answer),
         now=now,
         moves_head=flow.start_head is None,
     )
     return _thought(harness, flow, message_id, [(c.step_key, c.name, c.arguments) for c in calls])
+
+
+def _about(request: Mapping[str, Any], answer: Completion) -> dict[str, Any]:
+    """What an answer's row says besides its words."""
+    thinking = {"thinking": answer.thinking} if answer.thinking else {}
+    return {"model": request["model"]} | thinking | ({BLIND: True} if request.get("blind") else {})

@@ -37,12 +37,14 @@ class OutgoingFile:
 class ToolResult:
     """What the model reads as the outcome. `text` is UTF-8 of any length; the act step caps and spills it.
 
-    `files` are requests to send: the act step writes a delivery row for each together with the result.
+    `files` are requests to send: the act step writes a delivery row for each together with the result. `picture` is
+    the content of a picture file, for models that see: a small copy is kept.
     """
 
     text: str
     ok: bool = True
     files: tuple[OutgoingFile, ...] = ()
+    picture: bytes | None = None
 
 
 class Notes(Protocol):

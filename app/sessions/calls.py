@@ -30,7 +30,10 @@ class CallState(StrEnum):
 
 @dataclass(frozen=True)
 class CallRecord:
-    """One call as recorded. `result` is what the model reads, None while there is none."""
+    """One call as recorded. `result` is what the model reads, None while there is none.
+
+    `artifact` is the file in the workspace with the whole of it, or with the picture that was read.
+    """
 
     id: int
     run_id: str
@@ -45,6 +48,7 @@ class CallRecord:
     seen_at: datetime | None
     session_id: str
     child_key: str | None = None
+    artifact: str | None = None
 
     @classmethod
     def columns(cls) -> list[Column[Any]]:

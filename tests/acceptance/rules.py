@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.acceptance.service import Service
+from tests.fakes.model_server import text_of
 
 
 def check_requests(requests: Iterable[Mapping[str, Any]]) -> None:
@@ -27,7 +28,7 @@ def check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
         calls = message.get("tool_calls") or []
         waiting = [call["id"] for call in calls]
         assert len(set(waiting)) == len(waiting), f"two calls share an id: {waiting}"
-        assert calls or message["content"].strip(), f"an empty message: {message}"
+        assert calls or text_of(message).strip(), f"an empty message: {message}"
     assert not waiting, f"calls without results: {waiting}"
     assert all(pair != ("user", "user") for pair in itertools.pairwise(roles)), roles
 

@@ -348,6 +348,9 @@ class DirectSteps:
         self.ids.append(step_id)
         return dict(json.loads(json.dumps(await body(*args))))
 
+    async def parallel(self, wanted: Sequence[tuple[str, Any, Any]]) -> Sequence[Mapping[str, Any]]:
+        return [await self.run(step_id, body, argument) for step_id, body, argument in wanted]
+
     async def sleep_until(self, step_id: str, until: datetime) -> None:
         self.ids.append(step_id)
         self._house.clock.advance(max(0.0, (until - self._house.clock.now()).total_seconds()))

@@ -24,7 +24,18 @@ from app.agent.context import (
 from app.agent.coverage import visible
 from app.agent.summary import OPENING
 from app.sessions.transcript import Entry
-from tests.unit.agent.transcripts import MARK, answered, assert_valid, call, defects, said, summary, transcripts
+from tests.unit.agent.transcripts import (
+    MARK,
+    PICTURES,
+    answered,
+    assert_valid,
+    call,
+    defects,
+    said,
+    summary,
+    text_of,
+    transcripts,
+)
 
 SYSTEM = "You are \x00\ud800 a test."
 
@@ -33,15 +44,15 @@ generous = settings(max_examples=150, deadline=None, suppress_health_check=[Heal
 
 
 def newest_user(messages: list[dict[str, Any]]) -> str:
-    return str([m["content"] for m in messages if m["role"] == "user"][-1])
+    return str([text_of(m) for m in messages if m["role"] == "user"][-1])
 
 
 @generous
-@given(transcripts(), st.integers(0, 8), NOTES)
+@given(transcripts(), st.integers(0, 8), NOTES, PICTURES)
 def test_any_transcript_is_valid_input_at_every_level(
-    transcript: list[Entry], level: int, notes: Sequence[str]
+    transcript: list[Entry], level: int, notes: Sequence[str], pictures: dict[str, str] | None
 ) -> None:
-    messages = build_context(transcript, SYSTEM, shrink_level=level, notes=notes, model="m")
+    messages = build_context(transcript, SYSTEM, shrink_level=level, notes=notes, model="m", pictures=pictures)
     assert_valid(messages)
     assert json.dumps(messages).count(MARK) == 1, "the newest words of a person are there exactly once"
     for note in notes:
@@ -49,11 +60,13 @@ def test_any_transcript_is_valid_input_at_every_level(
 
 
 @generous
-@given(transcripts(), st.integers(0, 4))
-def test_same_input_same_output_and_the_input_stays_as_it_was(transcript: list[Entry], level: int) -> None:
+@given(transcripts(), st.integers(0, 4), PICTURES)
+def test_same_input_same_output_and_the_input_stays_as_it_was(
+    transcript: list[Entry], level: int, pictures: dict[str, str] | None
+) -> None:
     before = deepcopy(transcript)
-    first = build_context(transcript, SYSTEM, shrink_level=level)
-    assert build_context(transcript, SYSTEM, shrink_level=level) == first
+    first = build_context(transcript, SYSTEM, shrink_level=level, pictures=pictures)
+    assert build_context(transcript, SYSTEM, shrink_level=level, pictures=pictures) == first
     assert transcript == before
 
 
@@ -76,7 +89,7 @@ def test_the_transcripts_have_every_defect_in_more_than_one_case_of_twenty() -> 
 
     count()
     shares = {name: sum(name in case for case in cases) / len(cases) for name in set().union(*cases)}
-    assert len(shares) == 15 and {name: share for name, share in shares.items() if share <= 0.05} == {}
+    assert len(shares) == 17 and {name: share for name, share in shares.items() if share <= 0.05} == {}
 
 
 def test_a_summary_stands_for_its_range() -> None:

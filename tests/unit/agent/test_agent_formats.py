@@ -13,7 +13,7 @@ from app.agent.context import NUDGE, build_context
 from app.agent.provider import marked, takes_marks
 from app.config import MODEL_CLIENT_VARIABLES
 from app.sessions.transcript import Entry
-from tests.unit.agent.transcripts import MARK, answered, call, said, transcripts
+from tests.unit.agent.transcripts import DATA_URL, MARK, PICTURES, answered, call, said, transcripts
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +62,16 @@ def assert_anthropic(request: dict[str, Any]) -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(transcripts(), st.integers(0, 6), st.sampled_from([(), (NUDGE,)]))
+@given(transcripts(), st.integers(0, 6), st.sampled_from([(), (NUDGE,)]), PICTURES)
 def test_any_transcript_is_valid_for_anthropic(
-    anthropic: Any, transcript: list[Entry], level: int, notes: tuple[str, ...]
+    anthropic: Any, transcript: list[Entry], level: int, notes: tuple[str, ...], pictures: dict[str, str] | None
 ) -> None:
-    messages = build_context(transcript, "sys", shrink_level=level, notes=notes, model="m")
+    messages = build_context(transcript, "sys", shrink_level=level, notes=notes, model="m", pictures=pictures)
     request = translated(anthropic, marked(messages, len(messages) - len(notes)))
     assert_anthropic(request)
     assert str(request["messages"]).count(MARK) == 1
     assert str(request).count("cache_control") <= 4, "no more marks than Anthropic takes"
+    assert str(request["messages"]).count("'base64'") == str(messages).count(DATA_URL), "pictures are pictures there"
 
 
 def test_the_system_prompt_and_what_stays_are_marked(anthropic: Any) -> None:

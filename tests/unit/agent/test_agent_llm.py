@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.agent.llm import Completion, LiteLLM, ModelFailure, ToolWish, Trouble, classify
+from app.agent.llm import Asking, Completion, LiteLLM, ModelFailure, ToolWish, Trouble, classify
 from app.config import MODEL_CLIENT_VARIABLES
 from tests.fakes.model_server import ModelServer
+from tests.unit.agent.transcripts import DATA_URL
 
 HELLO = [{"role": "user", "content": "hello"}]
 TOOL = {
@@ -98,6 +99,22 @@ async def test_wishes_are_passed_through_as_written(model: LiteLLM, provider: Mo
         answer.cost_usd,
     )
     assert provider.requests()[0]["tools"] == [TOOL]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_picture_goes_along(model: LiteLLM, provider: ModelServer, streams: bool) -> None:
+    parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": DATA_URL}}]
+    asking = Asking(on_text=lambda text: None) if streams else Asking()
+    answer = await model.complete("openai/fake", [{"role": "user", "content": parts}], (), asking)
+    assert isinstance(answer, Completion) and answer.text.startswith("You said: look")
+    assert provider.requests()[0]["messages"][0]["content"] == parts
+
+
+async def test_who_sees_is_known(model: LiteLLM) -> None:
+    names = ("anthropic/claude-sonnet-4-6", "openai/gpt-5.4", "deepseek/deepseek-chat", "openai/fake")
+    assert [(await model.facts(name)).sees for name in names] == [True, True, False, False]
+    told = LiteLLM(timeout_s=1.0, seeing=("openai/fake",))
+    assert (await told.facts("openai/fake")).sees
 
 
 async def test_an_answer_of_nothing_is_empty(model: LiteLLM, provider: ModelServer) -> None:

@@ -42,12 +42,20 @@ def test_the_next_move(trouble: Trouble, trials: Trials, has_fallback: bool, mov
     assert next_move(trouble, trials, has_fallback=has_fallback) == (move, after)
 
 
+def test_what_is_refused_with_pictures_is_asked_once_more_without() -> None:
+    move, trials = next_move(Trouble.INVALID, NONE, has_fallback=True, saw=True)
+    assert (move, trials) == ("close_eyes", Trials(blind=True))
+    assert next_move(Trouble.INVALID, trials, has_fallback=True, saw=True) == ("explain", trials)
+    assert next_move(Trouble.QUOTA, NONE, has_fallback=False, saw=True) == ("explain", NONE)
+
+
+@pytest.mark.parametrize("saw", [True, False])
 @pytest.mark.parametrize("trouble", list(Trouble))
 @pytest.mark.parametrize("has_fallback", [True, False])
-def test_every_trouble_comes_to_an_end_and_is_explained(trouble: Trouble, has_fallback: bool) -> None:
+def test_every_trouble_comes_to_an_end_and_is_explained(trouble: Trouble, has_fallback: bool, saw: bool) -> None:
     trials, moves = NONE, []
     while not moves or moves[-1] != "explain":
-        move, trials = next_move(trouble, trials, has_fallback=has_fallback)
+        move, trials = next_move(trouble, trials, has_fallback=has_fallback, saw=saw)
         moves.append(move)
         assert len(moves) < 20
     assert moves.count("fall_back") <= has_fallback

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from app.agent.pictures import attached_pictures, picture_of
 from app.sessions.calls import CallRecord
 from app.sessions.transcript import Entry
 
@@ -50,7 +51,7 @@ def assert_valid(messages: list[dict[str, Any]]) -> None:
     seen: set[str] = set()
     waiting: list[str] = []
     for before, message in zip([{"role": ""}, *messages], messages, strict=False):
-        content = message.get("content")
+        content = text_of(message)
         assert "\x00" not in (content or "")
         if message["role"] == "tool":
             assert waiting and message["tool_call_id"] == waiting.pop(0)
@@ -70,10 +71,31 @@ def assert_valid(messages: list[dict[str, Any]]) -> None:
     assert waiting == [], "a call without its result"
 
 
+def text_of(message: dict[str, Any]) -> str | None:
+    """The words of a message; parts are checked for what the formats demand of them."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        assert content is None or isinstance(content, str)
+        return content
+    assert message["role"] == "user" and content, "only a user's message has parts"
+    for part in content:
+        if part["type"] == "text":
+            assert set(part) == {"type", "text"} and part["text"].strip()
+        else:
+            assert set(part) == {"type", "image_url"} and part["image_url"]["url"].startswith("data:image/")
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
 def _refuse(name: str) -> Any:
     raise AssertionError(f"{name} is no JSON")
 
 
+PICTURE_FILES = ("in/photo.jpg", ".moab/artifacts/a.png", ".moab/artifacts/b.jpg")
+DATA_URL = "data:image/png;base64,iVBORw0KGgo="
+PICTURES: st.SearchStrategy[dict[str, str] | None] = st.one_of(
+    st.none(), st.sets(st.sampled_from(PICTURE_FILES)).map(lambda paths: dict.fromkeys(paths, DATA_URL))
+)
+ARTIFACTS = st.sampled_from([None, None, ".moab/artifacts/c.txt", *PICTURE_FILES[1:]])
 ODD = ["", " ", "\n\n", "\x00", "\ud800", "a\x00b\udfff", "x" * 4_001, "🦊" * 30, "</tool>", "r" * 60_000]
 TEXTS = st.one_of(st.sampled_from(ODD), st.text(alphabet=st.characters(codec=None), max_size=40))
 ARGUMENTS = st.one_of(
@@ -108,6 +130,7 @@ USER_DATA = st.sampled_from(
         {"sender": "Ann\ud800", "group": True},
         {"sender": "Ann"},
         {"attachments": [{"kind": "photo", "name": None, "mime": "image/png"}, {"name": "a\x00.pdf"}]},
+        {"attachments": [{"kind": "photo", "path": PICTURE_FILES[0]}, {"mime": "image/png", "path": "gone\ud800.png"}]},
     ]
 )
 
@@ -126,6 +149,7 @@ def calls_of(draw: st.DrawFn, first: int) -> tuple[CallRecord, ...]:
                 state=state,
                 result=draw(TEXTS) if has_result else None,
                 child_key=draw(st.sampled_from([None, "task:r:tool#1"])),
+                artifact=draw(ARTIFACTS) if state == "finished" else None,
             )
         )
     return tuple(found)
@@ -174,7 +198,9 @@ def transcripts(draw: st.DrawFn) -> list[Entry]:
         else:
             calls = draw(calls_of(next_call))
             next_call += len(calls)
-            data: dict[str, Any] = draw(st.sampled_from([{}, {"draft": True}, {"model": "m"}, {"model": "other"}]))
+            data: dict[str, Any] = draw(
+                st.sampled_from([{}, {"draft": True}, {"model": "m", "blind": True}, {"model": "other"}])
+            )
             if calls and draw(st.booleans()):
                 data = data | {"thinking": draw(THINKING)}
             found.append(Entry(number, "assistant", draw(TEXTS), AT, calls, data=data))
@@ -197,7 +223,9 @@ def defects(transcript: list[Entry]) -> set[str]:
         "surrogate": any(_has_surrogate(text) for text in texts),
         "NUL": any("\x00" in text for text in texts),
         "empty text": any(not text.strip() for text in texts),
-        "image": any("attachments" in entry.data for entry in transcript),
+        "image": any(attached_pictures(entry) for entry in transcript),
+        "image of a tool": any(map(picture_of, calls)),
+        "file that is not there": any("gone" in str(entry.data) or "a\x00" in str(entry.data) for entry in transcript),
         "huge output": any(len(call.result or "") > 4_000 for call in calls),
         "thinking of another model": any(entry.data.get("model") == "other" for entry in thoughtful),
         "thinking of this model": any(entry.data.get("model") == "m" for entry in thoughtful),

@@ -45,6 +45,7 @@ ONLY = {
     "agent.policy": {"errors"},
     "agent.context": {
         "agent.coverage",
+        "agent.pictures",
         "agent.provider",
         "agent.pruning",
         "agent.summary",
@@ -52,6 +53,7 @@ ONLY = {
         "sessions.calls",
         "sessions.transcript",
     },
+    "agent.pictures": {"agent.pruning", "events", "sessions.calls", "sessions.transcript"},
     "agent.coverage": {"sessions.transcript"},
     "agent.summary": {"agent.coverage", "events", "sessions.transcript"},
     "agent.pruning": set[str](),
@@ -71,12 +73,14 @@ KEPT = {
     "xllamacpp": {"local_model"},
     "inngest": {"functions", "agent.steps", "engines"},
     "aiosqlite": set[str](),
+    "PIL": {"agent.picture_file"},
 }
 """Libraries that are met in one place."""
 
 LATE = {
     ("migrate", "alembic"): "costs 100 ms, only a start needs it",
     ("agent.llm", "litellm"): "costs two seconds, is loaded in a thread at the first call",
+    ("agent.picture_file", "PIL"): "only a picture needs it",
     ("local_model", "xllamacpp"): "an optional extra",
     ("cli", "app"): "`moab --help` answers at once",
 }
