@@ -33,7 +33,7 @@ def attached_pictures(entry: Entry) -> tuple[str, ...]:
     """The files of the pictures that came with an input, relative to the workspace."""
     return tuple(
         safe_text(str(one["path"]))
-        for one in entry.data.get("attachments", ())
+        for one in entry.data.get("attachments") or ()
         if one.get("path") and (one.get("kind") == "photo" or one.get("mime") in MIMES)
     )
 
