@@ -82,8 +82,9 @@ class Call(Frozen):
 
 
 class Thought(Frozen):
-    """What one think step came to; `compact`, `fetch` (files that came along) and `spent` asked no model. `saw` is whether
-    pictures were shown.
+    """What one think step came to; `compact`, `fetch` (files that came along) and `spent` asked no model.
+
+    `saw` is whether pictures were shown.
     """
 
     kind: Literal[
