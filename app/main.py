@@ -40,6 +40,7 @@ from app.migrate import migrate
 from app.notify import Notifier
 from app.platforms import Platform, channels_of, listen, open_platforms
 from app.sessions import calls
+from app.speech import Speech
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
 from app.web.feed import wait_for_answer
@@ -146,6 +147,10 @@ async def _build(
     channels = channels_of(platforms)
     for channel in channels.values():
         stack.push_async_callback(channel.close)
+    speech = Speech(
+        settings.whisper_model, settings.whisper_language, settings.whisper_device, settings.whisper_compute_type
+    )
+    stack.push_async_callback(speech.close)
     home_id = hashlib.sha256(str(settings.home).encode()).hexdigest()[:12]
     harness = Harness(
         settings=settings,
@@ -166,6 +171,7 @@ async def _build(
         daily_log=DailyLog(workspace.logs, ZoneInfo(settings.timezone), clock),
         boot_id=f"{home_id}:{new_id(clock)}",
         code_version=importlib.metadata.version("moab"),
+        speech=speech,
     )
     await _close_dead_rows(harness, home_id)
     if unknown := unknown_tools(settings.tool_policy, harness.toolbox.tools):

@@ -13,6 +13,7 @@ from app.events import EventSender
 from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.notify import Notifier
+from app.speech import Speech
 
 APP_ID = "moab"
 
@@ -33,3 +34,4 @@ class Harness:
     boot_id: str
     code_version: str
     notifier: Notifier = field(default_factory=Notifier)
+    speech: Speech = field(default_factory=Speech)

@@ -11,7 +11,7 @@ OURS = ("app", "functions", "tools", "webhooks")
 
 BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "failpoints"}
 STORE = {"db", "tables", "migrate", "migrations"}
-KNOWING = {"sessions", "memory", "work", "channels", "speech"}
+KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording"}
 EDGE = {"functions", "webhooks", "web"}
 OUTER = {"engines", "main", "cli", "local_model", "platforms"}
 
@@ -32,6 +32,7 @@ SAME_LEVEL = {
     "tables": {"db"},
     "migrate": {"db", "migrations"},
     "migrations": {"tables"},
+    "speech": {"recording"},
     "main": {"engines", "local_model", "platforms"},
     "cli": OUTER - {"cli"},
 }
@@ -40,6 +41,8 @@ ONLY = {
     "tools": {*BASE, "agent.tool", "agent.output"},
     "webhooks": BASE,
     "local_model": {"errors"},
+    "speech": {"errors", "recording"},
+    "recording": {"errors"},
     "cli.client": {"errors", "events"},
     "agent.loop": {"agent.flow", "agent.llm", "agent.recovery", "agent.repetition"},
     "agent.policy": {"errors"},
@@ -69,6 +72,8 @@ ENGINE_USERS = {"cli.moab", "engines", "web.runs"}
 KEPT = {
     "litellm": {"agent.llm"},
     "faster_whisper": {"speech"},
+    "av": {"recording"},
+    "numpy": {"recording"},
     "alembic": {"migrate", "migrations"},
     "xllamacpp": {"local_model"},
     "inngest": {"functions", "agent.steps", "engines"},
@@ -82,6 +87,9 @@ LATE = {
     ("agent.llm", "litellm"): "costs two seconds, is loaded in a thread at the first call",
     ("agent.picture_file", "PIL"): "only a picture needs it",
     ("local_model", "xllamacpp"): "an optional extra",
+    ("speech", "faster_whisper"): "an optional extra, only the worker loads it",
+    ("recording", "av"): "an optional extra, only the worker loads it",
+    ("recording", "numpy"): "an optional extra, only the worker loads it",
     ("cli", "app"): "`moab --help` answers at once",
 }
 """Imports inside functions: (module, prefix of what it imports) and the reason."""
