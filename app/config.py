@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     tool_policy: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
     approval_admins: Annotated[tuple[str, ...], NoDecode] = ()
     approval_expires: str = "12h"
-    heartbeat_cron: str = "*/30 * * * *"
+    heartbeat_cron: str = ""
     timezone: str = "UTC"
     quiet_hours: str = "23:00-06:00"
     wake_chain: Annotated[int, Field(ge=0, le=100)] = 0
@@ -186,6 +186,8 @@ class Settings(BaseSettings):
     @field_validator("heartbeat_cron")
     @classmethod
     def _cron_of_five_fields(cls, value: str) -> str:
+        if not value.strip():
+            return ""
         fields = value.split()
         try:
             if len(fields) != 5 or "7" in fields[4]:
@@ -245,6 +247,12 @@ class Settings(BaseSettings):
     def attachment_bytes(self) -> int:
         """How large a file that comes with a message may be."""
         return self.attachment_max_mb * 2**20
+
+    @property
+    def beat_cron(self) -> str:
+        """When the heart beats: HEARTBEAT_CRON, else every minute; on Inngest's cloud, which counts runs, every 30."""
+        counted = self.inngest_event_key is not None and not self.inngest_dev and not self.inngest_base_url
+        return self.heartbeat_cron or ("*/30 * * * *" if counted else "* * * * *")
 
     @property
     def quiet(self) -> tuple[time, time] | None:

@@ -5,7 +5,7 @@ from typing import Any
 import inngest
 
 from app.agent.harness import Harness
-from app.agent.housekeeping import distil_log, look_around, prune_logs, settle
+from app.agent.housekeeping import CHORES, look_around, settle
 from app.agent.steps import DurableSteps, unless_crashed
 from app.agent.sweep import sweep
 from app.events import TurnEnded, WakeDue, WorkStepDone
@@ -17,7 +17,7 @@ def heartbeat(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any
     @client.create_function(
         fn_id="heartbeat",
         trigger=[
-            inngest.TriggerCron(cron=f"TZ={harness.settings.timezone} {harness.settings.heartbeat_cron}"),
+            inngest.TriggerCron(cron=f"TZ={harness.settings.timezone} {harness.settings.beat_cron}"),
             inngest.TriggerEvent(event=WakeDue.name),
             inngest.TriggerEvent(event=TurnEnded.name),
             inngest.TriggerEvent(event=WorkStepDone.name),
@@ -28,15 +28,16 @@ def heartbeat(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any
     async def run(ctx: inngest.Context) -> dict[str, Any]:
         steps = DurableSteps(ctx)
         turn_id, session_key = ctx.event.data.get("turnId"), ctx.event.data.get("sessionKey", "")
+        done: dict[str, Any] = {}
         if turn_id is None:
-            await steps.run("sweep", sweep, harness)
+            done["sweep"] = await steps.run("sweep", sweep, harness)
         found = unless_crashed(await steps.run("look", look_around, harness, turn_id, session_key))
-        for name in found["distil"]:
-            await steps.run("distil", distil_log, harness, name)
-        if found["prune"]:
-            await steps.run("prune", prune_logs, harness, found["prune"])
-        if turn_id is not None and (found["distil"] or found["prune"]):
+        chores = [chore for chore in found.get("chores", ()) if chore["step"] in CHORES]
+        done["chores"] = [
+            await steps.run(chore["step"], CHORES[chore["step"]], harness, ctx.run_id, chore["of"]) for chore in chores
+        ]
+        if turn_id is not None and chores:
             await steps.run("settle", settle, harness, turn_id, session_key)
-        return dict(found)
+        return done
 
     return run

@@ -1,61 +1,107 @@
-"""What the heartbeat does for the memory: distil logs that are due, prune old ones, note that a turn is settled."""
+"""What the heartbeat decides about order in the house: which chores are due, and the small ones of them done."""
 
 import asyncio
-import logging
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import delete
+
+from app.agent.distillation import distil_log, take_distillation
 from app.agent.harness import Harness
-from app.agent.llm import ModelFailure
-from app.files import write_atomic
+from app.db import Tx
 from app.memory import distil
 from app.memory.daily_log import LogFile
+from app.memory.memory_file import prune_versions
+from app.memory.workspace import OWN_FOLDER
 from app.sessions import turns
+from app.tables import backups
+from app.work import rounds, wakes
 
-log = logging.getLogger("moab.agent")
+KEEP_BACKUPS_FOR = timedelta(days=14)
+"""/undo files puts back what the last turn wrote; nobody looks for older copies."""
+
+KEEP_ARTIFACTS_FOR = timedelta(days=30)
+TIDY_EVERY = timedelta(days=1)
+
+Chore = Callable[[Harness, str, str], Awaitable[Mapping[str, Any]]]
 
 
 async def look_around(harness: Harness, turn_id: str | None, session_key: str = "") -> dict[str, Any]:
-    """Cheap test first: names of logs to distil and to prune. With none, the turn `turn_id` is settled at once."""
+    """Cheap test first: `{"chores": [{"step": …, "of": …}]}`. With none, the turn `turn_id` is settled at once.
+
+    A beat that no turn has started is noted, with when the next one comes.
+    """
     logs = await asyncio.to_thread(harness.daily_log.files)
-    today = harness.daily_log.local(harness.clock.now()).date()
-    done = await harness.db.read(distil.done)
-    due = [] if harness.settings.is_local_model else [entry.name for entry in distil.due(logs, done, today)]
-    old = [entry.name for entry in distil.outdated(logs, done, today)]
-    if turn_id is not None and not due and not old:
-        await harness.db.write(turns.settle, turn_id, harness.clock.now())
+    chores = await harness.db.write(_decide, harness, turn_id, logs)
     harness.notifier.publish(session_key)
-    return {"distil": due, "prune": old}
+    return {"chores": chores}
 
 
-async def distil_log(harness: Harness, name: str) -> dict[str, Any]:
-    """Merge one log into MEMORY.md; a model failure is a value and leaves the log for the next beat."""
-    entry = await _find(harness, name)
-    if entry is None:
-        return {"log": name, "kind": "gone"}
-    memory_file = harness.workspace.root / "MEMORY.md"
-    memory = await asyncio.to_thread(_text, memory_file)
-    notes = await asyncio.to_thread(_text, harness.daily_log.folder / name)
-    answer = await harness.llm.complete(harness.settings.model, distil.request(memory, notes))
-    if isinstance(answer, ModelFailure):
-        log.info("Distilling %s failed (%s); the next beat tries again.", name, answer.trouble)
-        return {"log": name, "kind": "failed", "reason": answer.trouble}
-    content = distil.accepted(answer.text)
-    if content is None:
-        log.warning("The model's new MEMORY.md for %s is empty or too long; the old one stays.", name)
-        return {"log": name, "kind": "refused"}
-    if not await asyncio.to_thread(_replace, memory_file, memory, content):
-        log.info("MEMORY.md changed while %s was distilled; the next beat tries again.", name)
-        return {"log": name, "kind": "changed"}
-    await harness.db.write(distil.note_done, entry, harness.clock.now())
-    return {"log": name, "kind": "distilled"}
+def _decide(tx: Tx, harness: Harness, turn_id: str | None, logs: list[LogFile]) -> list[dict[str, str]]:
+    now = harness.clock.now()
+    today = harness.daily_log.local(now).date()
+    done = distil.done(tx)
+    chores = [{"step": "prune", "of": entry.name} for entry in distil.outdated(logs, done, today)]
+    due = [] if harness.settings.is_local_model else distil.due(logs, done, today)
+    if due and take_distillation(tx, harness):
+        chores += [{"step": "distil", "of": entry.name} for entry in due]
+    if turn_id is None:
+        chores += _only_now_and_then(tx, harness, now)
+        note_beat(tx, harness, now)
+    elif not chores:
+        turns.settle(tx, turn_id, now)
+    return chores
 
 
-async def prune_logs(harness: Harness, names: list[str]) -> dict[str, Any]:
-    """Delete logs that are old and distilled."""
-    for name in names:
-        await asyncio.to_thread((harness.daily_log.folder / name).unlink, missing_ok=True)
-    return {"pruned": len(names)}
+def _only_now_and_then(tx: Tx, harness: Harness, now: datetime) -> list[dict[str, str]]:
+    rounds.plan(tx, "tidy", now, now + TIDY_EVERY)
+    return [{"step": "tidy", "of": ""}] if rounds.take(tx, "tidy", now, now + TIDY_EVERY) else []
+
+
+def note_beat(tx: Tx, harness: Harness, now: datetime) -> None:
+    """Write down that there was a beat, and when the next one is to come."""
+    settings = harness.settings
+    rounds.note(tx, "beat", now, wakes.next_instant(settings.beat_cron, settings.timezone, now))
+
+
+async def prune_log(harness: Harness, _run_id: str, name: str) -> dict[str, Any]:
+    """Delete a log that is old and distilled."""
+    await asyncio.to_thread((harness.daily_log.folder / name).unlink, missing_ok=True)
+    return {"pruned": name}
+
+
+async def _distil(harness: Harness, run_id: str, name: str) -> dict[str, Any]:
+    return await distil_log(harness, name, run_id)
+
+
+async def tidy(harness: Harness, _run_id: str, _of: str) -> dict[str, Any]:
+    """Delete copies for /undo, large outputs and versions of MEMORY.md that nobody will look for any more; counts."""
+    now = harness.clock.now()
+    own = harness.workspace.root / OWN_FOLDER
+    copies = await asyncio.to_thread(_delete_older, own / "backups", (now - KEEP_BACKUPS_FOR).timestamp())
+    await harness.db.write(_forget_backups, now - KEEP_BACKUPS_FOR)
+    outputs = await asyncio.to_thread(
+        _delete_older, harness.workspace.artifacts, (now - KEEP_ARTIFACTS_FOR).timestamp()
+    )
+    memories = await asyncio.to_thread(prune_versions, harness.workspace.root)
+    return {"backups": copies, "artifacts": outputs, "memories": memories}
+
+
+def _delete_older(folder: Path, before: float) -> int:
+    """Delete files and folders in `folder` that were last changed before this time; how many. Blocks."""
+    if not folder.is_dir():
+        return 0
+    old = [path for path in folder.iterdir() if not path.is_symlink() and path.stat().st_mtime < before]
+    for path in old:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    return len(old)
+
+
+def _forget_backups(tx: Tx, before: datetime) -> None:
+    tx.execute(delete(backups).where(backups.c.created_at < before))
 
 
 async def settle(harness: Harness, turn_id: str, session_key: str = "") -> dict[str, Any]:
@@ -65,18 +111,5 @@ async def settle(harness: Harness, turn_id: str, session_key: str = "") -> dict[
     return {"settled": turn_id}
 
 
-async def _find(harness: Harness, name: str) -> LogFile | None:
-    logs = await asyncio.to_thread(harness.daily_log.files)
-    return next((entry for entry in logs if entry.name == name), None)
-
-
-def _replace(path: Path, known: str, content: str) -> bool:
-    """Write the file, unless somebody changed it since it was read: the model knows nothing of that."""
-    if _text(path) != known:
-        return False
-    write_atomic(path, content)
-    return True
-
-
-def _text(path: Path) -> str:
-    return path.read_text("utf-8", errors="replace") if path.is_file() else ""
+CHORES: dict[str, Chore] = {"prune": prune_log, "distil": _distil, "tidy": tidy}
+"""What each chore's step does, given the run's id and what it is of."""

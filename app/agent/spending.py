@@ -1,6 +1,6 @@
 """Budgets at work: what a call may take is reserved in the transaction before it, and settled with what it took."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from app.agent.budget import OUTPUT_RESERVE_TOKENS, limits_of, refusal
@@ -19,10 +19,20 @@ PROMPT_TOKENS = 4_000
 
 
 def reserve(
-    tx: Tx, harness: Harness, flow: Flow, step_key: str, model: str, facts: Facts, tokens: int, now: datetime
+    tx: Tx,
+    harness: Harness,
+    flow: Flow,
+    step_key: str,
+    model: str,
+    facts: Facts,
+    tokens: int,
+    now: datetime,
+    scopes: Collection[str] = ("turn", "session", "day"),
 ) -> str | None:
-    """Hold what a call of about `tokens` may cost; or why it does not fit into a budget, in words for the user."""
-    limits = limits_of(harness.settings)
+    """Hold what a call of about `tokens` may cost; or why it does not fit into a budget of these `scopes`, in words
+    for the user.
+    """
+    limits = [limit for limit in limits_of(harness.settings) if limit.scope in scopes]
     if not limits or flow.compact:
         return None
     answer = min(facts.max_output or OUTPUT_RESERVE_TOKENS, OUTPUT_RESERVE_TOKENS)

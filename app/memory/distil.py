@@ -13,6 +13,10 @@ from app.tables import distillations
 LONG_LOG_BYTES = 6_000
 KEEP_LOGS_FOR = timedelta(days=30)
 MAX_MEMORY_CHARS = 20_000
+SMALL_MEMORY_CHARS = 500
+MUST_KEEP = 0.5
+"""A memory that is not small never shrinks below this part at once."""
+
 _FENCED = re.compile(r"```\w*\n(.*)```", re.DOTALL)
 
 INSTRUCTION = """\
@@ -41,10 +45,15 @@ def request(memory: str, notes: str) -> list[dict[str, str]]:
     ]
 
 
-def accepted(answer: str) -> str | None:
-    """The new content of MEMORY.md, or None when the answer cannot be it (empty, too long)."""
+def accepted(answer: str, present: str = "") -> str | None:
+    """The new content of MEMORY.md, or None when the answer cannot be it: empty, too long, or so much shorter than
+    what is there at `present` that something was lost.
+    """
     fenced = _FENCED.fullmatch(answer.strip())
     text = (fenced[1] if fenced else answer).strip()
+    known = len(present.strip())
+    if known > SMALL_MEMORY_CHARS and len(text) < known * MUST_KEEP:
+        return None
     return text + "\n" if 0 < len(text) <= MAX_MEMORY_CHARS else None
 
 

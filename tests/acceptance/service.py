@@ -88,6 +88,8 @@ class Service:
             "AGENT_API_BASE": f"{self.stage.model.url}/v1",
             "OPENAI_API_KEY": MODEL_KEY,
             "TOOL_POLICY": "*=allow",
+            "HEARTBEAT_CRON": "*/30 * * * *",
+            "QUIET_HOURS": "off",
             "TELEGRAM_BOT_TOKEN": TOKEN,
             "TELEGRAM_WEBHOOK_SECRET": SECRET,
             "TELEGRAM_ALLOWED_CHATS": ",".join(map(str, range(1000, 2000))),

@@ -55,6 +55,7 @@ async def serving(
     model.script(*script)
     model.start()
     values: dict[str, Any] = {"moab_home": home, "agent_model": "openai/fake", "agent_api_base": model.api_base}
+    values |= {"heartbeat_cron": "*/30 * * * *", "quiet_hours": "off"}
     try:
         async with running(Settings(_env_file=None, **values | settings), port=0) as service:
             async with httpx.AsyncClient(base_url=service.url, trust_env=False, headers=dict(headers)) as client:

@@ -266,7 +266,8 @@ def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> 
     shutil.copyfile(template, folder / "moab.db")
     clock = ManualClock()
     log: list[str] = []
-    values: dict[str, Any] = {"agent_model": "test/model", "moab_home": folder, "tool_policy": "*=allow"} | settings
+    values: dict[str, Any] = {"agent_model": "test/model", "moab_home": folder, "tool_policy": "*=allow"}
+    values |= {"heartbeat_cron": "*/30 * * * *"} | settings
     conditions = Settings(_env_file=None, **values)
     workspace = Workspace(folder / "workspace")
     workspace.logs.mkdir(parents=True)

@@ -228,3 +228,17 @@ def test_a_setting_is_not_kept_where_another_file_goes_before(environment: dict[
     with pytest.raises(ConfigError, match=r"AGENT_NAME: .* goes before"):
         keep_settings(tmp_path / ".env", {"AGENT_NAME": "Ada"})
     assert not (tmp_path / ".env").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "cron"),
+    [
+        ({}, "* * * * *"),
+        ({"inngest_dev": "http://127.0.0.1:8288"}, "* * * * *"),
+        ({"inngest_event_key": "e", "inngest_signing_key": "s"}, "*/30 * * * *"),
+        ({"inngest_event_key": "e", "inngest_base_url": "http://inngest.example"}, "* * * * *"),
+        ({"inngest_event_key": "e", "heartbeat_cron": "0 * * * *"}, "0 * * * *"),
+    ],
+)
+def test_the_heart_beats_every_minute_but_where_runs_are_counted(given: dict[str, str], cron: str) -> None:
+    assert Settings(_env_file=None, **given).beat_cron == cron  # type: ignore[arg-type]  # as the environment gives it

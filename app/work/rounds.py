@@ -1,0 +1,58 @@
+"""Rounds: what the heartbeat does only now and then. A row says when each was done last and when it is due again."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select, update
+
+from app.db import Tx, insert_if_absent, moment
+from app.tables import rounds
+
+
+@dataclass(frozen=True)
+class Round:
+    """One kind of round. `quiet` and `failures` count how often in a row nothing came of it, or it failed; `next_at`
+    None: not before something else happens.
+    """
+
+    name: str
+    last_at: datetime
+    next_at: datetime | None
+    quiet: int = 0
+    failures: int = 0
+    note: str | None = None
+
+    @classmethod
+    def of(cls, row: Any) -> "Round":
+        values = {field.name: getattr(row, field.name) for field in fields(cls)}
+        return cls(**values | {name: moment(values[name]) for name in ("last_at", "next_at")})
+
+
+def find(tx: Tx, name: str) -> Round | None:
+    row = tx.execute(select(rounds).where(rounds.c.name == name)).first()
+    return None if row is None else Round.of(row)
+
+
+def plan(tx: Tx, name: str, now: datetime, next_at: datetime) -> None:
+    """Say when a round that never was is due for the first time; any other stays as it is."""
+    insert_if_absent(tx, rounds, {"name": name, "last_at": now, "next_at": next_at})
+
+
+def take(tx: Tx, name: str, now: datetime, next_at: datetime) -> bool:
+    """Take a round up that is due, or was never done; False if it is not, or somebody was faster.
+
+    It is due again at `next_at`, should nobody come to say how it went.
+    """
+    fresh = {"name": name, "last_at": now, "next_at": next_at}
+    if insert_if_absent(tx, rounds, fresh):
+        return True
+    is_due = rounds.c.name == name, rounds.c.next_at <= now
+    return bool(tx.execute(update(rounds).where(*is_due).values(fresh)).rowcount)
+
+
+def note(tx: Tx, name: str, now: datetime, next_at: datetime | None, **changes: Any) -> None:
+    """Note that a round was done, and when it is due again; `changes` are of quiet, failures and note."""
+    values = {"last_at": now, "next_at": next_at} | changes
+    if not insert_if_absent(tx, rounds, {"name": name} | values):
+        tx.execute(update(rounds).where(rounds.c.name == name).values(values))
