@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     budget_day_tokens: Annotated[int, Field(ge=0)] = 0
     budget_day_usd: Annotated[float, Field(ge=0)] = 50.0
     tool_policy: Annotated[tuple[tuple[str, str], ...], NoDecode] = ()
+    sandbox: Literal["none", "bwrap"] = "none"
+    sandbox_network: bool = False
+    sandbox_read: Annotated[tuple[str, ...], NoDecode] = ()
     approval_admins: Annotated[tuple[str, ...], NoDecode] = ()
     approval_expires: str = "12h"
     heartbeat_cron: str = ""
@@ -147,7 +150,9 @@ class Settings(BaseSettings):
             source.config = SettingsConfigDict(**source.config | {"populate_by_name": False})
         return init_settings, env_settings, dotenv_settings
 
-    _split = field_validator("telegram_allowed_chats", "approval_admins", "vision_models", mode="before")(_names)
+    _split = field_validator(
+        "telegram_allowed_chats", "approval_admins", "vision_models", "sandbox_read", mode="before"
+    )(_names)
     _pairs = field_validator("tool_policy", mode="before")(_decisions)
 
     @field_validator("approval_admins")

@@ -46,6 +46,7 @@ from app.web.dashboard import dashboard_router
 from app.web.feed import wait_for_answer
 from functions import all_functions
 from tools.background import end_background
+from tools.sandbox import make_sandbox
 from tools.toolbox import make_toolbox
 from webhooks.way_in import Door, WayIn
 
@@ -143,6 +144,14 @@ async def _build(
     await migrate(database)
     workspace = Workspace(settings.workspace)
     await asyncio.to_thread(workspace.seed)
+    sandbox = await asyncio.to_thread(
+        make_sandbox,
+        settings.sandbox,
+        child_environment(),
+        workspace.root,
+        network=settings.sandbox_network,
+        readable=settings.sandbox_read,
+    )
     stack.push_async_callback(end_background, workspace.root)
     channels = channels_of(platforms)
     for channel in channels.values():
@@ -166,7 +175,7 @@ async def _build(
             local=local,
             seeing=settings.vision_models,
         ),
-        toolbox=make_toolbox(environment=child_environment(), secrets=settings.secrets()),
+        toolbox=make_toolbox(environment=child_environment(), secrets=settings.secrets(), sandbox=sandbox),
         workspace=workspace,
         daily_log=DailyLog(workspace.logs, ZoneInfo(settings.timezone), clock),
         boot_id=f"{home_id}:{new_id(clock)}",

@@ -41,16 +41,23 @@ read -r go || exit 125
 exec </dev/null
 trap : TERM INT HUP
 ulimit -Sf 2000000 2>/dev/null
-cd -- "$3" || exit 125
+exit=$1
+cd -- "$2" || exit 125
+shift 2
 exec 3>&2 2>/dev/null
-bash -c "$1" 2>&3 3>&-
+"$@" 2>&3 3>&-
 code=$?
-printf %s "$code" >"$2.new" && mv -- "$2.new" "$2"
+printf %s "$code" >"$exit.new" && mv -- "$exit.new" "$exit"
 """
 
 
-def start(workspace: Path, command: str, where: Path, environment: Mapping[str, str], now: datetime) -> Background:
-    """Start `command` in a group of its own. Blocks. Raises BadInput when there are too many; OSError, ValueError."""
+def start(
+    workspace: Path, command: str, argv: Sequence[str], where: Path, environment: Mapping[str, str], now: datetime
+) -> Background:
+    """Start `command`, as `argv` says how, in a group of its own.
+
+    Blocks. Raises BadInput when there are too many; OSError, ValueError.
+    """
     known = records(workspace)
     if sum(is_running(workspace, one) for one in known) >= MAX_RUNNING:
         raise BadInput(f"{MAX_RUNNING} background commands run already; end one with bash_kill")
@@ -58,7 +65,7 @@ def start(workspace: Path, command: str, where: Path, environment: Mapping[str, 
     name, output = _new_output(workspace, known)
     go, held = os.pipe()
     try:
-        pid = _spawn(command, exit_path(workspace, name), where, environment, (go, output))
+        pid = _spawn(argv, exit_path(workspace, name), where, environment, (go, output))
         found = identity_of(pid)
         record = Background(id=name, pid=pid, identity=found.start if found else "", command=command, since=now)
         write(workspace, record)
@@ -69,8 +76,10 @@ def start(workspace: Path, command: str, where: Path, environment: Mapping[str, 
     return record
 
 
-def _spawn(command: str, exit_path: Path, where: Path, environment: Mapping[str, str], files: tuple[int, int]) -> int:
-    argv = ["bash", "-c", _SCRIPT, "moab-background", command, str(exit_path), str(where)]
+def _spawn(
+    command: Sequence[str], exit_path: Path, where: Path, environment: Mapping[str, str], files: tuple[int, int]
+) -> int:
+    argv = ["bash", "-c", _SCRIPT, "moab-background", str(exit_path), str(where), *command]
     stdin, output = files
     actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
     return os.posix_spawnp("bash", argv, dict(environment), file_actions=actions, setsid=True, setsigdef=SIGNALS)

@@ -17,6 +17,7 @@ from tools.background_tools import look, told_code
 from tools.fence import folder
 from tools.hiding import Hide, hiding
 from tools.process import Ended, run_process
+from tools.sandbox import NO_SANDBOX, Sandbox
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
@@ -67,14 +68,14 @@ class HeadAndTail:
         return clean(whole_characters(bytes(self._head)) + left_out + whole_characters(bytes(tail)))
 
 
-def bash_tool(environment: Mapping[str, str], secrets: Sequence[str] = ()) -> Tool:
+def bash_tool(environment: Mapping[str, str], secrets: Sequence[str] = (), sandbox: Sandbox = NO_SANDBOX) -> Tool:
     """The bash tool; commands see `child_environment(environment)` and nothing else of the service's own.
 
-    `secrets` are values that are replaced wherever a command prints them.
+    `secrets` are values that are replaced wherever a command prints them. Commands run in `sandbox`.
     """
     passed, hide = child_environment(environment), hiding(secrets)
 
-    @tool(Effect.UNSAFE, timeout_s=MAX_TIMEOUT_S + 10)
+    @tool(Effect.UNSAFE, timeout_s=MAX_TIMEOUT_S + 10, contained=sandbox.is_closed)
     async def bash(
         context: ToolContext,
         command: Annotated[str, Field(min_length=1, description="The command line, as for bash -c")],
@@ -94,8 +95,9 @@ def bash_tool(environment: Mapping[str, str], secrets: Sequence[str] = ()) -> To
         background=true is looked at with bash_output and ended with bash_kill.
         """
         where = folder(context.workspace, workdir)
+        argv = sandbox.argv(["bash", "-c", command], folder(context.workspace, "."), where)
         if background:
-            return await _start(context, command, where, passed, hide)
+            return await _start(context, command, argv, where, passed, hide)
         output = HeadAndTail(KEPT_BYTES)
 
         def take(data: bytes) -> bool:
@@ -104,7 +106,6 @@ def bash_tool(environment: Mapping[str, str], secrets: Sequence[str] = ()) -> To
             return output.total <= FLOOD_BYTES
 
         with _started():
-            argv = ["bash", "-c", command]
             ended = await run_process(argv, cwd=where, environment=passed, on_output=take, timeout_s=timeout_s)
         printed = hide(output.text()).strip("\n") or "(no output)"
         ok = ended.exit_code == 0 and not (ended.timed_out or ended.stopped)
@@ -114,11 +115,11 @@ def bash_tool(environment: Mapping[str, str], secrets: Sequence[str] = ()) -> To
 
 
 async def _start(
-    context: ToolContext, command: str, where: Path, environment: Mapping[str, str], hide: Hide
+    context: ToolContext, command: str, argv: list[str], where: Path, environment: Mapping[str, str], hide: Hide
 ) -> ToolResult:
     root = context.workspace
     with _started():
-        record = await asyncio.to_thread(start, root, command, where, environment, context.clock.now())
+        record = await asyncio.to_thread(start, root, command, argv, where, environment, context.clock.now())
     # What fails at once, such as a wrong name, is told at once.
     await until(lambda: not is_running(root, record), AT_ONCE_S)
     seen = await asyncio.to_thread(look, root, record, FIRST_LINES)

@@ -11,6 +11,7 @@ from tools.files import ls, write
 from tools.history import search_history
 from tools.memory import remember
 from tools.read import read
+from tools.sandbox import NO_SANDBOX, Sandbox
 from tools.scan import ripgrep
 from tools.search import find_tool, grep_tool
 from tools.send import send_file
@@ -20,17 +21,19 @@ from tools.wakes import cancel_wake, list_wakes, schedule_wake
 from tools.web import web_fetch_tool
 
 
-def make_toolbox(*, environment: Mapping[str, str], secrets: Sequence[str] = ()) -> Toolbox:
+def make_toolbox(
+    *, environment: Mapping[str, str], secrets: Sequence[str] = (), sandbox: Sandbox = NO_SANDBOX
+) -> Toolbox:
     """The tools. `environment` is the service's; commands see the harmless part of it only.
 
-    `secrets` are values that are taken out of what commands print.
+    `secrets` are values that are taken out of what commands print, which run in `sandbox`.
     """
     rg = ripgrep(environment)
     return Toolbox.of(
         read,
         write,
         edit,
-        bash_tool(environment, secrets),
+        bash_tool(environment, secrets, sandbox),
         *background_tools(secrets),
         grep_tool(rg),
         find_tool(rg),

@@ -149,7 +149,8 @@ class Tool:
     model, and failures the model can mend come back as `ToolResult(ok=False)`. A `MoabError` it raises becomes
     such a result; any other exception is a fault of the tool and is reported to the model in one sentence.
     A `durable` tool is not run inside a step: the act phase maps it to engine primitives (delegate_task). One that
-    `asks` is not run at all: its arguments are put to the user, whose answer is its result (ask_user).
+    `asks` is not run at all: its arguments are put to the user, whose answer is its result (ask_user). What a
+    `contained` one does stays in the workspace, whatever it is told to do.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Tool:
     timeout_s: float = 120.0
     durable: bool = False
     asks: bool = False
+    contained: bool = False
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -214,7 +216,13 @@ class Toolbox:
 
 
 def tool(
-    effect: Effect, *, name: str | None = None, timeout_s: float = 120.0, durable: bool = False, asks: bool = False
+    effect: Effect,
+    *,
+    name: str | None = None,
+    timeout_s: float = 120.0,
+    durable: bool = False,
+    asks: bool = False,
+    contained: bool = False,
 ) -> Callable[[ToolBody], Tool]:
     """Make a Tool from an async function: the docstring is the description, `Annotated[..., Field(...)]`
     parameters after the first (the ToolContext) become the JSON schema."""
@@ -236,6 +244,7 @@ def tool(
             timeout_s=timeout_s,
             durable=durable,
             asks=asks,
+            contained=contained,
         )
 
     return build

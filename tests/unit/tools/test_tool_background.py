@@ -53,7 +53,7 @@ async def nothing_left(workspace: Path) -> AsyncIterator[None]:
 
 
 def begin(workspace: Path, command: str) -> Background:
-    return start(workspace, command, workspace, child_environment(ENVIRONMENT), NOW)
+    return start(workspace, command, ["bash", "-c", command], workspace, child_environment(ENVIRONMENT), NOW)
 
 
 def running(workspace: Path) -> list[str]:
@@ -170,7 +170,7 @@ async def test_it_survives_the_death_of_the_service_and_is_found_again(
         "from tools.background import start\n"
         "root = Path(sys.argv[1])\n"
         "for command in ('read x < gate; exit 5', 'sleep 100'):\n"
-        "    start(root, command, root, {'PATH': os.environ['PATH']}, datetime.now(UTC))\n"
+        "    start(root, command, ['bash', '-c', command], root, {'PATH': os.environ['PATH']}, datetime.now(UTC))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script, str(workspace)], cwd=ROOT)
