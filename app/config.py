@@ -249,6 +249,14 @@ class Settings(BaseSettings):
         return self.model == LOCAL_MODEL
 
     @property
+    def allow_lists(self) -> Mapping[str, tuple[str, ...]]:
+        """The channels that strangers can reach, and whom the settings let in there: ids of people and chats, or *.
+
+        A channel that is not here keeps its own door.
+        """
+        return {"telegram": self.telegram_allowed_chats}
+
+    @property
     def attachment_bytes(self) -> int:
         """How large a file that comes with a message may be."""
         return self.attachment_max_mb * 2**20

@@ -27,6 +27,11 @@ class OutsideWorkspace(MoabError):
 class ChannelError(MoabError):
     """A channel could not be used."""
 
+    def __init__(self, message: str | None = None, status: int = 0, after_s: float | None = None) -> None:
+        """`status` is the platform's HTTP status, 0 if it was not reached; `after_s` is how long it asks to wait."""
+        super().__init__(message)
+        self.status, self.after_s = status, after_s
+
 
 class ServiceUnavailable(MoabError):
     """The service does not answer."""

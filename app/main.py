@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from app import failpoints
 from app.agent.accept import accept
+from app.agent.gate import invite_first
 from app.agent.harness import Harness
 from app.agent.llm import LiteLLM
 from app.agent.policy import unknown_tools
@@ -92,6 +93,7 @@ async def running(
         stack.push_async_callback(_shut, server, serving, harness.notifier)
         await engine.sync(url)
         await send_unsent(harness)
+        await invite_first(harness)
         for name, way in ways:
             if way.listen is not None:
                 stack.push_async_callback(_end, asyncio.create_task(listen(name, way.listen)))

@@ -340,3 +340,35 @@ supervision = Table(
     Index("supervision_due", "next_check_at"),
     Index("supervision_owner", "owner_key"),
 )
+
+people = Table(
+    "people",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("name", Text),
+    Column("username", Text),
+    Column("language", Text),
+    Column("timezone", Text),
+    Column("session_key", Text, nullable=False),
+    Column("tries", Integer, nullable=False, server_default="0"),
+    Column("told_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("paired_at", Moment),
+    Column("paired_by", Text),
+    Index("people_state", "state"),
+)
+
+pairings = Table(
+    "pairings",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("made_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+    Column("used_by", Text),
+    Column("used_at", Moment),
+)

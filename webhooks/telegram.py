@@ -3,10 +3,11 @@
 Source: core.telegram.org/bots/api, Update, Message and setWebhook.
 """
 
+import contextlib
 import hmac
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from app.config import Settings
-from app.errors import BadInput
+from app.errors import BadInput, ChannelError
 from app.events import CommandReceived, Destination, MessageReceived, as_input, wire_safe
+from app.sentences import OLD_BUTTON, say
 from webhooks import telegram_said as said
+from webhooks.telegram_listen import Itself, introduce, poll
 from webhooks.telegram_said import Bot
-from webhooks.way_in import Accept, Door, WayIn, read_body, refusal
+from webhooks.way_in import Accept, Door, Input, WayIn, read_body, refusal
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105
 MAX_BODY_BYTES = 2**20
@@ -35,13 +38,26 @@ def is_configured(settings: Settings) -> bool:
 
 
 def way_in(door: Door) -> WayIn:
-    settings = door.settings
-    if settings.telegram_webhook_secret is None:
-        log.warning("TELEGRAM_WEBHOOK_SECRET is not set, so /webhooks/telegram is not there.")
-        return WayIn()
-    secret = settings.telegram_webhook_secret.get_secret_value()
-    bot, allowed = Bot(settings.telegram_bot_id), settings.telegram_allowed_chats
-    return WayIn(telegram_router(door.accept, secret=secret, bot=bot, allowed_chats=allowed))
+    """With a secret the webhook; without one updates are fetched, which needs no public address."""
+    itself = Itself(Bot(door.settings.telegram_bot_id))
+    secret = door.settings.telegram_webhook_secret
+
+    async def take(update: Mapping[str, Any]) -> None:
+        event = to_event(update, bot=itself.bot)
+        if event is not None:
+            await door.accept(event)
+        query_id = said.as_id(said.as_dict(update.get("callback_query")).get("id"))
+        if query_id is not None:
+            with contextlib.suppress(ChannelError):  # the button only stops to wait a little later
+                await door.channel.call("answerCallbackQuery", **_button_answer(update, event))
+
+    async def listen() -> None:
+        if await introduce(door.channel, door.clock, itself) and secret is None:
+            await poll(door.channel, door.clock, take)
+
+    if secret is None:
+        return WayIn(listen=listen)
+    return WayIn(telegram_router(door.accept, secret=secret.get_secret_value(), who=lambda: itself.bot), listen)
 
 
 def verify(headers: Mapping[str, str], secret: str) -> bool:
@@ -138,7 +154,7 @@ def _pressed(query: Mapping[str, Any], bot: Bot) -> CommandReceived | None:
     return event if isinstance(event, CommandReceived) and event.command in BUTTONS else None
 
 
-def telegram_router(accept: Accept, *, secret: str, bot: Bot, allowed_chats: Collection[str]) -> APIRouter:
+def telegram_router(accept: Accept, *, secret: str, who: Callable[[], Bot]) -> APIRouter:
     """`POST /webhooks/telegram`. Answers 200 only after `accept` returned: Telegram delivers again what it did not."""
     router = APIRouter()
 
@@ -150,22 +166,18 @@ def telegram_router(accept: Accept, *, secret: str, bot: Bot, allowed_chats: Col
             update = parse(await read_body(request, MAX_BODY_BYTES))
         except BadInput as error:
             return refusal(400, str(error))
-        event = to_event(update, bot=bot)
-        if event is None:
+        event = to_event(update, bot=who())
+        if event is not None and not await _is_accepted(accept, event):
+            return refusal(500, "The message could not be stored; please deliver it again.")
+        if not update.get("callback_query"):
             return JSONResponse({})
-        if not _is_allowed(event.destination.chat_id, allowed_chats):
-            log.info(
-                "Chat %s is not in TELEGRAM_ALLOWED_CHATS; its message is ignored.",
-                event.destination.chat_id,
-                extra={"action": "chat_not_allowed"},
-            )
-            return JSONResponse({})
-        return await _accepted(accept, event)
+        # A call of the Bot API may be given as the answer to an update: the button stops waiting at once.
+        return JSONResponse({"method": "answerCallbackQuery"} | _button_answer(update, event))
 
     return router
 
 
-async def _accepted(accept: Accept, event: MessageReceived | CommandReceived) -> JSONResponse:
+async def _is_accepted(accept: Accept, event: Input) -> bool:
     try:
         await accept(event)
     except Exception:
@@ -174,14 +186,16 @@ async def _accepted(accept: Accept, event: MessageReceived | CommandReceived) ->
             event.message_key,
             extra={"action": "accept_failed"},
         )
-        return refusal(500, "The message could not be stored; please deliver it again.")
-    query_id = event.channel_meta.get("callbackQueryId")
-    # A call of the Bot API may be given as the answer to an update: the button stops waiting at once.
-    return JSONResponse({"method": "answerCallbackQuery", "callback_query_id": query_id} if query_id else {})
+        return False
+    return True
 
 
-def _is_allowed(chat_id: str, allowed_chats: Collection[str]) -> bool:
-    return "*" in allowed_chats or chat_id in allowed_chats
+def _button_answer(update: Mapping[str, Any], event: Input | None) -> dict[str, Any]:
+    """What ends the waiting of a button; one that stands for nothing any more says so."""
+    query = said.as_dict(update.get("callback_query"))
+    answer = {"callback_query_id": said.as_id(query.get("id")) or ""}
+    language = said.as_text(said.as_dict(query.get("from")).get("language_code"))
+    return answer if event is not None else answer | {"text": say(OLD_BUTTON, language)}
 
 
 def _meta(message: Mapping[str, Any], chat: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 
 from app.agent.announce import SEND_WITHIN_S, announce, start_message
 from app.agent.decision import Outcome, take_answer
+from app.agent.gate import admit
 from app.agent.harness import Harness
 from app.clock import milliseconds
 from app.db import Tx
@@ -26,6 +27,8 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     key = event.message_key
     if key is None:
         raise ValueError("an input from outside has a message key")
+    if not await admit(harness, event):
+        return
     if isinstance(event, CommandReceived):
         behind = await harness.db.read(deposit_rows.newest, event.session_key)
         at_ms = milliseconds(harness.clock.now())

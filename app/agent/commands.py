@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 from app.agent import status, task_list
 from app.agent.announce import announce, reply_event
 from app.agent.closing import supersede
+from app.agent.gate import pair_command, zone_command
 from app.agent.harness import Harness
 from app.agent.undo import undo_files
 from app.channels import outbox
@@ -36,6 +37,8 @@ HELP = """\
 /undo takes back the last exchange
 /undo files puts back the files that the last turn wrote
 /search words looks for what was said
+/timezone [name] shows or changes where you are in time
+/pair makes a code that lets somebody else in (for admins)
 /help is this"""
 STOPPED_TASK = "Stopped by the user before the task came to an end."
 THINK = ("off", "low", "medium", "high")
@@ -52,6 +55,7 @@ class Asked:
     session_key: str
     args: str
     behind: int | None = None
+    event: CommandReceived | None = None
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,14 @@ def _search(tx: Tx, harness: Harness, asked: Asked) -> Done:
     return Done("\n".join(lines))
 
 
+def _pair(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    return Done(pair_command(tx, harness, asked.event) if asked.event is not None else "")
+
+
+def _timezone(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    return Done(zone_command(tx, harness, asked.event) if asked.event is not None else "")
+
+
 def _help(_tx: Tx, _harness: Harness, _asked: Asked) -> Done:
     return Done(HELP)
 
@@ -217,6 +229,8 @@ COMMANDS: dict[str, Command] = {
     "think": _think,
     "undo": _undo,
     "search": _search,
+    "pair": _pair,
+    "timezone": _timezone,
     "help": _help,
     "start": _help,
 }
@@ -249,7 +263,7 @@ def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: st
         return Done("")
     session_id = session.open_session(tx, event.session_key, new_id(harness.clock), now)
     command = COMMANDS.get(event.command, _unknown(event.command))
-    asked = Asked(session_id, event.session_key, event.args.strip(), event.behind)
+    asked = Asked(session_id, event.session_key, event.args.strip(), event.behind, event)
     done = Done(said) if said is not None else command(tx, harness, asked)
     outbox.put(
         tx,

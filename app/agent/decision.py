@@ -14,7 +14,7 @@ from app.db import Tx
 from app.events import CommandReceived, MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
-from app.sessions import approvals, calls, session
+from app.sessions import approvals, calls, people, session
 from app.sessions.approvals import Approval, State
 from app.sessions.deposit import Deposited
 from app.tables import messages
@@ -113,7 +113,7 @@ def decide(tx: Tx, harness: Harness, number: str, verb: str, words: str, person:
     row = approvals.find(tx, number)
     if row is None:
         return Outcome(f"There is no request {number[:20]}.")
-    if not may_decide(row, person, harness.settings.approval_admins):
+    if not may_decide(row, person, (*harness.settings.approval_admins, *people.admins(tx))):
         return Outcome(f"Only {_deciders(row)} may decide on {row.id}.")
     if row.state == State.PENDING and not approvals.is_awaited(tx, row):
         return _too_late(tx, harness, row, State.SUPERSEDED)
@@ -198,8 +198,9 @@ def take_answer(tx: Tx, harness: Harness, event: MessageReceived, stored: Deposi
     if not stored.fresh or event.origin != "person" or event.attachments:
         return None
     person = person_of(event)
+    admins = (*harness.settings.approval_admins, *people.admins(tx))
     for row in reversed(approvals.pending(tx, stored.session_id)):
-        if row.kind != "question" or not may_decide(row, person, harness.settings.approval_admins):
+        if row.kind != "question" or not may_decide(row, person, admins):
             continue
         outcome = decide(tx, harness, row.id, "answer", event.message, person)
         if outcome.done:

@@ -10,6 +10,7 @@ from sqlalchemy import insert, select, update
 from app.channels.channel import Later, Part, Refused, SendResult, Sent
 from app.db import Tx, moment
 from app.events import Destination, wire_safe
+from app.sentences import UNKNOWN_NOTICE
 from app.tables import deliveries, sessions
 
 EXPIRES_AFTER = timedelta(hours=24)
@@ -19,10 +20,6 @@ STUCK_AFTER = timedelta(minutes=2)
 
 REPEATABLE = frozenset({"terminal", "http"})
 """Channels whose clients come to fetch: sending is only a note in the database and may be done again."""
-
-UNKNOWN_NOTICE = (
-    'I was interrupted while sending my last reply, so it may not have reached you. Say "again" if it did not.'
-)
 
 
 @dataclass(frozen=True)

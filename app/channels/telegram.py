@@ -152,7 +152,10 @@ class TelegramChannel:
         answer = await self._post(method, params, read_s)
         if isinstance(answer, Answer) and answer.ok:
             return answer.body.get("result")
-        raise ChannelError(f"{method}: {answer.reason}")
+        status = answer.status if isinstance(answer, Answer) else 0
+        asked = result_of(answer) if isinstance(answer, Answer) else answer
+        after_s = asked.after_s if isinstance(asked, Later) else None
+        raise ChannelError(f"{method}: {answer.reason}", status, after_s)
 
     async def close(self) -> None:
         await self._client.aclose()

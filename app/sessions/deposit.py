@@ -66,7 +66,7 @@ def about(event: MessageReceived) -> dict[str, Any]:
     if event.sender is not None:
         found["sender"] = event.sender.name or event.sender.username or event.sender.id
     if event.attachments:
-        found["attachments"] = [wire_safe(a) for a in event.attachments]
+        found["attachments"] = [wire_safe(a.model_dump(by_alias=True, exclude_none=True)) for a in event.attachments]
     if event.marks:
         found["marks"] = [wire_safe(mark) for mark in event.marks]
     if event.channel_meta.get("group"):

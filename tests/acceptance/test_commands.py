@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.channels.outbox import UNKNOWN_NOTICE
+from app.sentences import UNKNOWN_NOTICE
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.rules import check_transcripts
 from tests.acceptance.service import until

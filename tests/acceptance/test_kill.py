@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.channels.outbox import UNKNOWN_NOTICE
+from app.sentences import UNKNOWN_NOTICE
 from app.sessions.calls import MAY_HAVE_HAPPENED
 from tests.acceptance.nursery import ROOT, Nursery
 from tests.acceptance.rules import check_transcripts

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 
-from app.channels.outbox import UNKNOWN_NOTICE
+from app.sentences import UNKNOWN_NOTICE
 from tests.acceptance.nursery import Nursery
 from tests.acceptance.rules import check_transcripts
 from tests.acceptance.service import LOOK_EVERY_S, WITHIN_S, Service

@@ -18,6 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from app.agent import accept, act, approval, compaction, decision, fetch, finish, think
 from app.agent import receive as receive_module
+from app.agent.commands import run_command
 from app.agent.flow import Ask, Ending, Flow
 from app.agent.harness import Harness
 from app.agent.llm import PLAIN, Asking, Completion, Facts, ModelFailure, ToolWish
@@ -31,10 +32,11 @@ from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResu
 from app.clock import ManualClock
 from app.config import MODEL_FOR_KEY, Settings
 from app.db import Database, Tx
-from app.events import Attachment, Destination, MessageReceived
+from app.events import Attachment, CommandReceived, Destination, MessageReceived
 from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.migrate import migrate
+from app.tables import deliveries
 
 SESSION = "test:chat"
 HOME = "home"
@@ -394,3 +396,11 @@ def kill_at(*points: str) -> Iterator[None]:
             patch.setattr(module, "reach", die)
         with pytest.raises(Killed):
             yield
+
+
+async def run_command_of(house: House, event: CommandReceived) -> str:
+    """Carry a command out; what it said."""
+    key = event.message_key or "test:command"
+    await run_command(house.harness, event, key)
+    query = deliveries.select().where(deliveries.c.key == f"{key}/command/0")
+    return str(house.rows(query)[0].text)

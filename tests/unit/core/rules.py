@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[3]
 OURS = ("app", "functions", "tools", "webhooks")
 
-BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "failpoints"}
+BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "sentences", "failpoints"}
 STORE = {"db", "tables", "migrate", "migrations"}
 KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording"}
 EDGE = {"functions", "webhooks", "web"}

@@ -8,8 +8,9 @@ import pytest
 from app.channels import delivery, outbox
 from app.channels.channel import Later, Refused, SendResult, Sent, Unknown
 from app.channels.delivery import deliver_next
-from app.channels.outbox import STUCK_AFTER, UNKNOWN_NOTICE
+from app.channels.outbox import STUCK_AFTER
 from app.events import Destination
+from app.sentences import UNKNOWN_NOTICE
 from app.sessions import session
 from app.tables import deliveries
 from tests.unit.house import RUN, SESSION, House

@@ -98,7 +98,7 @@ async def test_what_is_stored_is_clean_and_complete(house: House) -> None:
     assert (row.text, row.state, row.attached, row.wakes) == ("a?", "open", False, 0)
     assert row.data == {
         "sender": "ann",
-        "attachments": [{"kind": "photo", "ref": "f1", "name": None, "mime": None, "size": str(2**60)}],
+        "attachments": [{"kind": "photo", "ref": "f1", "size": str(2**60)}],
     }
     assert row.channel_meta == {"big": str(2**60), "nan": None}
     assert (row.channel, row.destination["chatId"], row.sent_at) == ("test", "7", "2026-01-05T12:00:00Z")

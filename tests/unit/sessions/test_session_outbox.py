@@ -8,8 +8,9 @@ import pytest
 
 from app.channels import outbox
 from app.channels.channel import Later, Part, Refused, SendResult, Sent, Unknown
-from app.channels.outbox import BACKOFF_S, EXPIRES_AFTER, STUCK_AFTER, UNKNOWN_NOTICE, Blocked, Delivery
+from app.channels.outbox import BACKOFF_S, EXPIRES_AFTER, STUCK_AFTER, Blocked, Delivery
 from app.events import Destination
+from app.sentences import UNKNOWN_NOTICE
 from app.sessions import session
 from app.tables import deliveries
 from tests.unit.house import RUN, SESSION, House
