@@ -21,6 +21,7 @@ from app.sessions import approvals, calls, turns
 from app.sessions.approvals import Approval, State
 from app.sessions.calls import CallRecord
 from app.sessions.session import OWNED_FOR
+from app.sessions.turns import Outcome
 
 LOOK_EVERY_S = 300
 """The longest wait between two looks at the row: an event that came too early wakes nobody."""
@@ -119,10 +120,15 @@ def _request(
 
 def _wait(tx: Tx, row: Approval, flow: Flow, now: datetime) -> Observation:
     """The turn stays owned until the request is closed: a restart in between must not wake another turn."""
-    turns.wait_until(tx, flow.run_id, row.expires_at + OWNED_FOR)
+    _wait_for(tx, flow, row)
     left = (row.expires_at - now).total_seconds()
     wait_s = max(1, min(LOOK_EVERY_S, int(left) + 1))
     return Observation(kind="ask", ask=Ask(id=row.id, wait_s=wait_s, prompt=not outbox.exists(tx, prompt_key(row))))
+
+
+def _wait_for(tx: Tx, flow: Flow, row: Approval) -> None:
+    what = f"Waits for a person: {row.kind} {row.id} ({row.tool})."
+    turns.wait_until(tx, flow.run_id, row.expires_at + OWNED_FOR, Outcome.REQUIRES_ACTION, what)
 
 
 def _end(tx: Tx, harness: Harness, record: CallRecord, text: str, *, ok: bool) -> Observation:
@@ -150,6 +156,6 @@ def _prompt(tx: Tx, harness: Harness, flow: Flow, call: Call) -> dict[str, Any] 
         return None
     if row.state != State.PENDING:
         return decided_event(tx, harness, row)
-    turns.wait_until(tx, flow.run_id, row.expires_at + OWNED_FOR)  # a call beside this one may have taken it back
+    _wait_for(tx, flow, row)  # a call beside this one may have taken it back
     text, buttons = prompt_of(row, approvals.arguments_of(tx, row), harness.daily_log.local(row.expires_at))
     return put_notice(tx, harness, row, prompt_key(row), "prompt", text, {"buttons": buttons})

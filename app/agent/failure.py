@@ -11,6 +11,7 @@ from app.agent.telling import is_kept, tell
 from app.channels import outbox
 from app.db import Tx
 from app.sessions import calls, deposit, session, turns
+from app.sessions.turns import Outcome
 
 log = logging.getLogger("moab.agent")
 
@@ -63,6 +64,7 @@ def _fail(tx: Tx, harness: Harness, turn: Any, error: str) -> None:
     deposit.close_shown(tx, turn.session_id, turn.run_id, "failed")
     turns.end(tx, turn.run_id, "failed", now, error=error)
     turns.settle(tx, turn.run_id, now)
+    turns.note_outcome(tx, turn.run_id, Outcome.DONE, f"It failed inside the service: {error}")
     if (call := calls.of_child(tx, session.key_of(tx, turn.session_id))) is not None:
         calls.finish(tx, call.id, ok=False, result=TASK_FAILED, now=now)
 

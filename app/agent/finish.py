@@ -1,11 +1,12 @@
 """The finish step: one transaction that makes the answer an outbox row, then the events that say so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from app.agent.announce import announce, reply_event
+from app.agent.ending import note_ending
 from app.agent.flow import Ending, Flow
 from app.agent.harness import Harness
 from app.agent.telling import is_silent, keep
@@ -114,7 +115,8 @@ def _for_parent(flow: Flow, text: str) -> str:
 
 def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: datetime, head: int | None) -> None:
     reply = _reply(tx, harness, flow)
-    waits = reply is not None and flow.start_head is None and _waits_for_morning(tx, harness, flow)
+    shown = deposit.open_inputs(tx, flow.session_id) if flow.start_head is None else ()
+    waits = reply is not None and _waits_for_morning(tx, harness, flow, shown)
     if flow.start_head is None:
         deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
     else:
@@ -122,6 +124,7 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
         if head is not None and flow.replay_of is not None:
             branch.take_place(tx, flow.session_id, flow.replay_of, flow.start_head, head)
     turns.end(tx, flow.run_id, state, now, error=None if state == "finished" else text[:500])
+    note_ending(tx, harness, flow, [row.text for row in shown], text, state)
     outbox.withdraw(tx, f"{flow.run_id}/progress", "the answer came first")
     if reply is None:  # nothing follows such a turn
         turns.settle(tx, flow.run_id, now)
@@ -144,9 +147,8 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
     )
 
 
-def _waits_for_morning(tx: Tx, harness: Harness, flow: Flow) -> bool:
+def _waits_for_morning(tx: Tx, harness: Harness, flow: Flow, shown: Sequence[Any]) -> bool:
     """Whether the answer is to nobody who is up: machines asked for it at night, and at no hour that a person chose."""
-    shown = deposit.open_inputs(tx, flow.session_id)
     if any(row.origin in WANTED_NOW or rings(tx, row.message_key) for row in shown):
         return False
     return bool(shown) and is_silent(tx, harness, flow.session_id)

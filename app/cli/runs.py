@@ -20,7 +20,7 @@ def list_runs(
     status: Annotated[str | None, typer.Option(help="Only runs with this status.")] = None,
     function: Annotated[str | None, typer.Option(help="Only runs of this function.")] = None,
 ) -> None:
-    """List the latest runs of the running service."""
+    """List the latest runs of the running service; beats that went well only with --function or --status."""
     from app.cli.runs_text import runs_table
 
     found = asyncio.run(_runs(read_settings(), limit, status, function))

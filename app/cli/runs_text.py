@@ -12,10 +12,10 @@ VALUE_CHARS = 400
 
 
 def runs_table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """One line a run: id, function, status, start, duration, session."""
+    """One line a run: id, function, status, how a turn left off, start, duration, session."""
     if not runs:
         return "No runs."
-    head = ("ID", "FUNCTION", "STATUS", "STARTED", "TOOK", "SESSION")
+    head = ("ID", "FUNCTION", "STATUS", "OUTCOME", "STARTED", "TOOK", "SESSION")
     return _columns([head, *(_row(run) for run in runs)])
 
 
@@ -23,7 +23,9 @@ def run_page(found: Mapping[str, Any]) -> str:
     """A run and, one after the other, its steps with what went in and what came out."""
     run = found["run"]
     head = [(name, _text(run.get(name))) for name in ("id", "function", "status", "sessionKey", "startedAt")]
-    lines = [_columns([*head, ("took", _took(run)), ("event", _value(run.get("event")))])]
+    left = [("outcome", str(run["outcome"]))] if run.get("outcome") else []
+    lines = [_columns([*head, ("took", _took(run)), *left, ("event", _value(run.get("event")))])]
+    lines += ["", printable(str(run["summary"]))] if run.get("summary") else []
     for number, step in enumerate(found.get("steps", ()), start=1):
         lines += ["", *_step(number, step)]
     return "\n".join(lines)
@@ -60,7 +62,7 @@ def _approval(row: Mapping[str, Any]) -> str:
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
-    shown = (run.get(name) for name in ("id", "function", "status", "startedAt"))
+    shown = (run.get(name) for name in ("id", "function", "status", "outcome", "startedAt"))
     return (*map(_text, shown), _took(run), _text(run.get("sessionKey")))
 
 

@@ -187,14 +187,16 @@ class Engine:
     async def runs(
         self, limit: int = 50, status: str | None = None, function: str | None = None,
         event_id: str | None = None, before: str | None = None, *, since: datetime | None = None,
-        until: datetime | None = None, text: str | None = None,
+        until: datetime | None = None, text: str | None = None, timed: bool = True,
     ) -> list[history.RunRow]:  # fmt: skip
         """The newest runs first. `event_id` is the id that `send` returned; `before` a run id to page from; `since`
-        and `until` bound their creation; `text` is looked for in their events."""
+        and `until` bound their creation; `text` is looked for in their events. Without `timed`, runs that a schedule
+        started and that went well are left out."""
         self._require_running()
         return await history.runs(
             self.store, limit=limit, status=status, function=function, event_id=event_id, before=before,
             since_ms=to_ms(since) if since else None, until_ms=to_ms(until) if until else None, text=text,
+            timed=timed,
         )  # fmt: skip
 
     async def run(self, run_id: str) -> history.RunTrace:

@@ -135,10 +135,11 @@ def function_row(function: Function, paused: bool) -> FunctionRow:
 async def runs(
     store: Store, *, limit: int = 50, status: str | None = None, function: str | None = None,
     event_id: str | None = None, before: str | None = None, since_ms: int | None = None, until_ms: int | None = None,
-    text: str | None = None,
+    text: str | None = None, timed: bool = True,
 ) -> list[RunRow]:  # fmt: skip
     """The newest runs first. `event_id` is an event's internal id; `before` a run id to page from; `since_ms` and
-    `until_ms` bound their creation; `text` is looked for in their events, letter case aside."""
+    `until_ms` bound their creation; `text` is looked for in their events, letter case aside. Without `timed`, runs
+    that a schedule started and that went well are left out."""
     conditions, values = ["1"], list[object]()
     for condition, value in (
         ("status = ?", status), ("function = ?", function), ("runs.id < ?", before), ("created_at >= ?", since_ms),
@@ -150,6 +151,8 @@ async def runs(
     if event_id is not None:
         conditions.append(_OF_EVENT)
         values += [event_id, event_id]
+    if not timed:
+        conditions.append("NOT (status = 'Completed' AND events.name = 'inngest/scheduled.timer')")
     rows = await store.rows(
         f"SELECT {_RUN_COLUMNS} FROM runs JOIN events ON internal_id = event_id "  # noqa: S608
         f"WHERE {' AND '.join(conditions)} ORDER BY runs.id DESC LIMIT ?",

@@ -151,7 +151,7 @@ def move_head(tx: Tx, session_id: str, head: int | None) -> None:
 
 
 def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
-    """Rows (id, message_key, channel, destination, channel_meta) of inputs not answered yet, oldest first."""
+    """Inputs not answered yet, oldest first: id, message_key, channel, destination, channel_meta, origin, text."""
     query = (
         select(
             messages.c.id,
@@ -160,6 +160,7 @@ def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
             messages.c.destination,
             messages.c.channel_meta,
             messages.c.origin,
+            messages.c.text,
         )
         .where(messages.c.session_id == session_id, messages.c.state == "open")
         .order_by(messages.c.id)

@@ -20,6 +20,10 @@ STOPPED = "~"
 """Appended to the holder by /stop and /new: greater than that run's id, smaller than any later one."""
 
 
+ENDED_BY = {"superseded": "A newer turn took its work over.", "stopped": "It was stopped by the user."}
+"""Why a turn ended that did not come to an end by itself."""
+
+
 class Claim(StrEnum):
     """What a step learns when it asks for the session."""
 
@@ -95,7 +99,7 @@ def _keep(tx: Tx, turn: Any, boot_id: str, now: datetime, doing: Mapping[str, An
     last_seen = max(t for t in (moment(turn.seen_at), moment(turn.waiting_until)) if t is not None)
     if turn.state == "live" and turn.boot_id != boot_id and last_seen < now - STALE_AFTER:
         return Claim.STALE
-    seen = {"seen_at": now, "boot_id": boot_id, "waiting_until": None}
+    seen = {"seen_at": now, "boot_id": boot_id, "waiting_until": None, "outcome": None, "summary": None}
     tx.execute(update(turns).where(turns.c.run_id == turn.run_id).values(seen | dict(doing)))
     return Claim.HELD
 
@@ -104,7 +108,7 @@ def _end_turn(tx: Tx, run_id: str, state: str, now: datetime) -> None:
     tx.execute(
         update(turns)
         .where(turns.c.run_id == run_id.removesuffix(STOPPED), turns.c.state == "live")
-        .values(state=state, ended_at=now, settled_at=now)
+        .values(state=state, ended_at=now, settled_at=now, outcome="done", summary=ENDED_BY.get(state))
     )
 
 

@@ -1,12 +1,24 @@
 """A turn is a run: its row says whether it lives, what it is doing and how it ended."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import insert, select, update
 
 from app.db import Tx
+from app.events import wire_safe
 from app.tables import messages, sessions, turns
+
+
+class Outcome(StrEnum):
+    """How a run leaves off: it waits for time or other work, for somebody outside, for its own wake; or it is done."""
+
+    SLEEP = "sleep"
+    REQUIRES_ACTION = "requires_action"
+    RESCHEDULE = "reschedule"
+    DONE = "done"
 
 
 def start(
@@ -67,14 +79,28 @@ def seen(tx: Tx, run_id: str, now: datetime) -> None:
     tx.execute(update(turns).where(turns.c.run_id == run_id, turns.c.state == "live").values(seen_at=now))
 
 
-def wait_until(tx: Tx, run_id: str, until: datetime) -> None:
-    """Say that the turn sleeps durably until then: it stays owned although nobody touches it."""
-    values = {"waiting_until": until, "activity": "waiting", "tool": None}
+def wait_until(
+    tx: Tx, run_id: str, until: datetime, outcome: Outcome = Outcome.SLEEP, summary: str | None = None
+) -> None:
+    """Say that the turn sleeps durably until then, and for what: it stays owned although nobody touches it."""
+    values = {"waiting_until": until, "activity": "waiting", "tool": None, "outcome": outcome, "summary": summary}
     tx.execute(update(turns).where(turns.c.run_id == run_id).values(values))
 
 
 def end(tx: Tx, run_id: str, state: str, now: datetime, error: str | None = None) -> None:
     tx.execute(update(turns).where(turns.c.run_id == run_id).values(state=state, ended_at=now, error=error))
+
+
+def note_outcome(tx: Tx, run_id: str, outcome: Outcome, summary: str) -> None:
+    """Keep how a turn left off, and one paragraph of what it was about."""
+    values = {"outcome": outcome, "summary": wire_safe(summary)}
+    tx.execute(update(turns).where(turns.c.run_id == run_id).values(values))
+
+
+def outcomes(tx: Tx, run_ids: Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
+    """(outcome, summary) of those of these runs that are turns."""
+    query = select(turns.c.run_id, turns.c.outcome, turns.c.summary).where(turns.c.run_id.in_(run_ids))
+    return {row.run_id: (row.outcome, row.summary) for row in tx.execute(query)}
 
 
 def count_announcement(tx: Tx, run_id: str) -> int:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.agent.harness import Harness
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
-from app.sessions import transcript
+from app.sessions import transcript, turns
 from app.web.approvals import Decided, decide_here, open_approvals
 from app.web.feed import feed
 from app.web.usage import By, usage_report
@@ -28,7 +28,11 @@ class Runs(Protocol):
     """Where runs are looked up; what the engine at hand knows of them."""
 
     async def runs(self, limit: int, status: str | None, function: str | None) -> list[dict[str, Any]]:
-        """Newest first: id, function, status, startedAt, endedAt, event, sessionKey."""
+        """Newest first: id, function, status, startedAt, endedAt, event, sessionKey.
+
+        Unless a status or a function is asked for, runs that a schedule started and that went well are left out: there
+        is one every minute.
+        """
         ...
 
     async def run(self, run_id: str) -> dict[str, Any]:
@@ -71,13 +75,21 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     async def list_runs(
         limit: Annotated[int, Query(ge=1, le=1000)] = 20, status: str | None = None, function: str | None = None
     ) -> dict[str, Any]:
-        return {"runs": await runs.runs(limit, status, function)}
+        found = await runs.runs(limit, status, function)
+        left = await harness.db.read(turns.outcomes, [str(run["id"]) for run in found])
+        return {"runs": [run | _left_off(left.get(str(run["id"]))) for run in found]}
 
     @router.get("/api/runs/{run_id}")
     async def show_run(run_id: str) -> dict[str, Any]:
-        return await runs.run(run_id)
+        found = await runs.run(run_id)
+        left = await harness.db.read(turns.outcomes, [run_id])
+        return found | {"run": found["run"] | _left_off(left.get(run_id))}
 
     return router
+
+
+def _left_off(turn: tuple[str | None, str | None] | None) -> dict[str, str | None]:
+    return {"outcome": turn[0], "summary": turn[1]} if turn is not None else {}
 
 
 class Guard:

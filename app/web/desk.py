@@ -19,7 +19,10 @@ class Desk(Protocol):
         session: str | None = None,
         before: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Newest first; `session` is a session key, `before` a run id to page from."""
+        """Newest first; `session` is a session key, `before` a run id to page from.
+
+        Without any of the filters, runs that a schedule started and that went well are left out.
+        """
         ...
 
     async def run(self, run_id: str) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class TurnNotes:
     state: str | None = None
     model: str | None = None
     error: str | None = None
+    outcome: str | None = None
+    summary: str | None = None
     session_id: str | None = None
     session_key: str | None = None
     inputs: tuple[str, ...] = ()
@@ -83,13 +85,14 @@ class TurnNotes:
         )
 
 
+TURN_COLUMNS = ("state", "model", "error", "outcome", "summary", "session_id")
 CALL_COLUMNS = [calls.c[name] for name in CallNote.__dataclass_fields__]
 
 
 def turn_notes(tx: Tx, run_id: str) -> TurnNotes:
     """What is recorded under a run id."""
     turn = tx.execute(
-        select(turns.c.state, turns.c.model, turns.c.error, turns.c.session_id, sessions.c.key)
+        select(*(turns.c[name] for name in TURN_COLUMNS), sessions.c.key)
         .join(sessions, sessions.c.id == turns.c.session_id)
         .where(turns.c.run_id == run_id)
     ).first()
@@ -105,11 +108,7 @@ def turn_notes(tx: Tx, run_id: str) -> TurnNotes:
         )
     }
     return TurnNotes(
-        **(
-            {}
-            if turn is None
-            else dict(zip(("state", "model", "error", "session_id", "session_key"), turn, strict=True))
-        ),
+        **({} if turn is None else dict(zip((*TURN_COLUMNS, "session_key"), turn, strict=True))),
         inputs=_inputs(tx, run_id),
         thoughts=thoughts,
         calls={call.step_key: call for found in by_message.values() for call in found},

@@ -49,11 +49,12 @@ class EmbeddedRuns:
         session: str | None = None,
         before: str | None = None,
     ) -> list[dict[str, Any]]:
+        any_kind = status is None and function is None and session is None
         found: list[dict[str, Any]] = []
         for _ in range(ROUNDS):
             with _translated():
                 rows = await self._engine.runs(
-                    limit=limit, status=status, function=function, before=before, text=session
+                    limit=limit, status=status, function=function, before=before, text=session, timed=not any_kind
                 )
                 sessions = await self._sessions([row.event_id for row in rows])
             shown = [_run(row, sessions.get(row.event_id)) for row in rows]

@@ -104,7 +104,7 @@ def test_send_tells_a_failure_by_its_exit_code(moab: Moab, service: FakeService)
 def test_runs_are_a_table_or_json(moab: Moab, service: FakeService) -> None:
     service.runs = [RUN]
     table = moab("runs").stdout.splitlines()
-    assert table[0].split() == ["ID", "FUNCTION", "STATUS", "STARTED", "TOOK", "SESSION"]
+    assert table[0].split() == ["ID", "FUNCTION", "STATUS", "OUTCOME", "STARTED", "TOOK", "SESSION"]
     assert "handle-message" in table[1] and "2.5 s" in table[1]
     assert json.loads(moab("runs", "--json").stdout) == {"runs": [RUN]}
 
