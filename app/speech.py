@@ -14,7 +14,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ NICENESS = 10
 ROOT = Path(__file__).resolve().parents[1]
 """Where the worker starts: `-m` looks in the current folder first, and a user's folder may hold another `app`."""
 
-Progress = Callable[[float, float | None], None]
-"""Called with the seconds of a recording that are done, and how long it is where its file says so."""
+Progress = Callable[[float, float | None], Awaitable[None]]
+"""Awaited with the seconds of a recording that are done, and how long it is where its file says so."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,7 @@ class Speech:
         """Process id of the worker while it runs."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
-    async def transcribe(
-        self, path: Path, *, language: str = "", progress: Progress = lambda done, of: None
-    ) -> Transcript:
+    async def transcribe(self, path: Path, *, language: str = "", progress: Progress | None = None) -> Transcript:
         """The words of a recording (OGG/Opus, MP3, M4A, WAV and what else FFmpeg's libraries decode).
 
         `language` is a code such as `en`; "" is what the settings say, else detected. A recording of many pieces lets
@@ -111,7 +109,8 @@ class Speech:
                 piece = await self._ask(request)
                 texts.append(piece["text"])
                 sure.append((piece["confidence"], len(piece["text"])))
-                progress(piece["done_s"], piece["of_s"])
+                if progress is not None:
+                    await progress(piece["done_s"], piece["of_s"])
                 if piece["last"]:
                     break
         finally:

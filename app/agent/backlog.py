@@ -1,5 +1,6 @@
 """What came in while nobody was there: the oldest is marked, and what is over a day old is asked about first."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,10 +37,15 @@ def take_up(tx: Tx, harness: Harness, session_id: str) -> str:
             tx.execute(update(messages).where(messages.c.id == oldest.id).values(data=data))
     if now - _sent(newest) <= ASK_AFTER:
         return ""
-    flat = " ".join(newest.text.split())
+    flat = " ".join(newest.text.split()) or _files(newest.data)
     text = flat if len(flat) <= SHOWN_CHARS else flat[: SHOWN_CHARS - 1] + "…"
     count = f"the last of {len(said)} messages, " if len(said) > 1 else ""
     return QUESTION.format(text=text, count=count, at=_shown(harness, newest))
+
+
+def _files(data: Mapping[str, Any]) -> str:
+    """What came without words: a voice message is not listened to before somebody wants an answer to it."""
+    return ", ".join(str(file.get("kind", "file")).replace("_", " ") for file in data.get("attachments") or ())
 
 
 def _taken_up(tx: Tx, session_id: str) -> list[Any]:

@@ -119,7 +119,10 @@ def attached_text(attachment: Mapping[str, Any]) -> str:
     name = attachment.get("name") or ""
     if attachment.get("path"):
         called = f" {name}" if name else ""
-        return f"Attached {kind}{called}: {attachment['path']} in the workspace, {attachment.get('size', '?')} bytes"
+        text = f"Attached {kind}{called}: {attachment['path']} in the workspace, {attachment.get('size', '?')} bytes"
+        return (
+            f"{text}; what is said in it is not known: {attachment['unheard']}" if attachment.get("unheard") else text
+        )
     why = attachment.get("fault") or "its content is not available here"
     return f"Attached {kind} {name or attachment.get('mime') or ''}".rstrip() + f": {why}"
 

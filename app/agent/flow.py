@@ -82,13 +82,25 @@ class Call(Frozen):
 
 
 class Thought(Frozen):
-    """What one think step came to; `compact`, `fetch` (files that came along) and `spent` asked no model.
+    """What one think step came to. `compact`, `fetch` and `transcribe` (files that came along) and `spent` asked no
+    model.
 
     `saw` is whether pictures were shown.
     """
 
     kind: Literal[
-        "act", "say", "empty", "failed", "compact", "fetch", "spent", "superseded", "stopped", "stale", "crashed"
+        "act",
+        "say",
+        "empty",
+        "failed",
+        "compact",
+        "fetch",
+        "transcribe",
+        "spent",
+        "superseded",
+        "stopped",
+        "stale",
+        "crashed",
     ]
     head: int | None = None
     calls: tuple[Call, ...] = ()
@@ -129,6 +141,13 @@ class Fetching(Frozen):
 
     kind: Literal["done", "later", "superseded", "stopped", "stale", "crashed"]
     wait_until: str | None = None
+
+
+class Hearing(Frozen):
+    """What one transcribe step came to; `unheard`: nothing else was said, and `text` is what to tell the person."""
+
+    kind: Literal["done", "unheard", "superseded", "stopped", "stale", "crashed"]
+    text: str = ""
 
 
 class Ending(Frozen):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from app.agent.flow import Ask, Call, Compaction, Ending, Fetching, Flow, Observation, Thought
+from app.agent.flow import Ask, Call, Compaction, Ending, Fetching, Flow, Hearing, Observation, Thought
 from app.agent.llm import Trouble
 from app.agent.recovery import EXPLANATIONS, MAX_COMPACTIONS, SUMMARY_TRIES, Trials, next_move
 from app.agent.repetition import NOTE_AFTER, STOP_AFTER, STOPPED, of_round
@@ -52,7 +52,7 @@ class Steps(Protocol):
 class Bodies:
     """The bodies of a turn's steps; each looks first for its own record, so that it may run twice.
 
-    `compact(request)` gives a Compaction, `fetch()` a Fetching.
+    `compact(request)` gives a Compaction, `fetch()` a Fetching, `transcribe()` a Hearing.
 
     `think(request)` gives a Thought, `act(call)` and `observe(call, outcome)` an Observation, `prompt(call)` puts a
     call that waits for a person before that person, `finish(request)` gives an Ending, all as JSON.
@@ -61,6 +61,7 @@ class Bodies:
     think: Body
     compact: Body
     fetch: Body
+    transcribe: Body
     act: Body
     prompt: Body
     observe: Body
@@ -148,6 +149,8 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
                 result = await _compact(steps, body, progress, flow)
             case "fetch":
                 result = await _fetch(steps, body, progress)
+            case "transcribe":
+                result = await _transcribe(steps, body, progress)
             case "failed":
                 result = await _recover(steps, body, thought, progress, flow)
             case _:
@@ -232,6 +235,14 @@ async def _fetch(steps: Steps, body: Bodies, progress: Progress) -> Progress | E
     if fetched.kind not in ("done", "later"):
         return await _stopped(steps, body, fetched.kind, progress)
     return progress
+
+
+async def _transcribe(steps: Steps, body: Bodies, progress: Progress) -> Progress | Ending:
+    """Put what was spoken into words; where nobody could make out anything, the person is told and no model asked."""
+    heard = Hearing.model_validate(await steps.run("transcribe", body.transcribe))
+    if heard.kind == "unheard":
+        return await _finish(steps, body, progress, text=heard.text, state="offered")
+    return progress if heard.kind == "done" else await _stopped(steps, body, heard.kind, progress)
 
 
 async def _recover(steps: Steps, body: Bodies, thought: Thought, progress: Progress, flow: Flow) -> Progress | Ending:

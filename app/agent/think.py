@@ -18,6 +18,7 @@ from app.agent.recovery import pause_s
 from app.agent.repetition import fingerprint
 from app.agent.state_block import open_work
 from app.agent.tool import Effect, Toolbox
+from app.agent.transcribe import recordings_to_hear
 from app.channels import outbox
 from app.db import Tx
 from app.failpoints import reach
@@ -118,6 +119,8 @@ def _try_look(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any], 
     entries = transcript.load(tx, flow.session_id, head)
     if files_to_fetch(entries):
         return Thought(kind="fetch")
+    if recordings_to_hear(entries):
+        return Thought(kind="transcribe")
     last = usage.last_thought(tx, flow.session_id)
     tokens = spending.expected_tokens(harness, entries, last, facts)
     refused = spending.reserve(tx, harness, flow, str(request["key"]), str(request["model"]), facts, tokens, now)

@@ -11,6 +11,7 @@ from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.loop import Bodies
 from app.agent.think import think
+from app.agent.transcribe import transcribe
 
 
 def bodies_of(harness: Harness, flow: Flow) -> Bodies:
@@ -19,6 +20,7 @@ def bodies_of(harness: Harness, flow: Flow) -> Bodies:
         think=functools.partial(think, harness, flow),
         compact=functools.partial(compact, harness, flow),
         fetch=functools.partial(fetch, harness, flow),
+        transcribe=functools.partial(transcribe, harness, flow),
         act=functools.partial(act, harness, flow),
         prompt=functools.partial(prompt, harness, flow),
         observe=functools.partial(observe, harness, flow),

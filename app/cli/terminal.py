@@ -201,7 +201,7 @@ def doing_now(activity: Activity) -> str:
     """A turn's activity in a few words."""
     if activity.state == "tool" and activity.tool:
         return f"using {printable(activity.tool)}"
-    return "waiting" if activity.state == "waiting" else "thinking"
+    return printable(activity.state) if activity.state.startswith(("waiting", "listening")) else "thinking"
 
 
 def rendered(markdown: str, width: int | None = None) -> str:

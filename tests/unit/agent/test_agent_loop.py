@@ -103,6 +103,7 @@ class Script:
     prompted: list[str] = field(default_factory=list)
     compactions: list[dict[str, Any]] = field(default_factory=lambda: [{"kind": "done"}])
     fetchings: list[dict[str, Any]] = field(default_factory=list)
+    hearings: list[dict[str, Any]] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     summarised: list[dict[str, Any]] = field(default_factory=list)
     finished: list[dict[str, Any]] = field(default_factory=list)
@@ -114,6 +115,7 @@ class Script:
             think=self.think,
             compact=self.compact,
             fetch=self.fetch,
+            transcribe=self.transcribe,
             act=self.act,
             observe=self.observe,
             finish=self.finish,
@@ -132,6 +134,9 @@ class Script:
 
     async def fetch(self) -> Mapping[str, Any]:
         return self.fetchings.pop(0)
+
+    async def transcribe(self) -> Mapping[str, Any]:
+        return self.hearings.pop(0)
 
     async def act(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
         usual = {"kind": "invoke", "invoke": {"task": "t"}} if call["durable"] else {"kind": "done"}
@@ -171,6 +176,14 @@ async def test_files_are_fetched_before_the_model_is_asked_and_waited_for() -> N
     ending, steps = await play(script, limit=1)
     assert ending.kind == "answered"
     assert steps.ids == ["think", "fetch", "wait", "think", "fetch", "think", "finish"]
+
+
+async def test_what_was_spoken_is_put_into_words_before_the_model_is_asked() -> None:
+    script = Script([{"kind": "fetch"}, {"kind": "transcribe"}, say()])
+    script.fetchings, script.hearings = [{"kind": "done"}], [{"kind": "done"}]
+    ending, steps = await play(script)
+    assert ending.kind == "answered"
+    assert steps.ids == ["think", "fetch", "think", "transcribe", "think", "finish"]
 
 
 async def test_a_turn_that_is_stopped_while_it_fetches_ends() -> None:
