@@ -30,8 +30,14 @@ def handle_message(client: inngest.Inngest, harness: Harness) -> inngest.Functio
         cancel=[inngest.Cancel(event=TurnStopped.name, if_exp=STOPS)],
     )
     async def run(ctx: inngest.Context) -> dict[str, Any]:
-        event = parse(MessageReceived, ctx)
         steps = DurableSteps(ctx)
+        try:
+            return await turn(ctx, steps)
+        except ValidationError:  # a memo of a version that said things differently
+            return dict(unless_crashed(await steps.run("start-again", start_again, harness, ctx.run_id)))
+
+    async def turn(ctx: inngest.Context, steps: DurableSteps) -> dict[str, Any]:
+        event = parse(MessageReceived, ctx)
         key, event_id = key_of(event, ctx), ctx.event.id
         take: tuple[Any, ...] = (receive, harness, ctx.run_id, event, key, True, event_id)
         received = await steps.run("receive", *take)
@@ -44,10 +50,7 @@ def handle_message(client: inngest.Inngest, harness: Harness) -> inngest.Functio
             flow = Flow.model_validate(unless_crashed(await steps.run("receive", *take)))
         if flow.stop is not None:
             return {"kind": flow.stop}
-        try:
-            ending = await run_turn(steps, bodies_of(harness, flow), flow)
-        except ValidationError:  # a memo of a version that said things differently
-            return dict(unless_crashed(await steps.run("start-again", start_again, harness, ctx.run_id)))
+        ending = await run_turn(steps, bodies_of(harness, flow), flow)
         return dict(unless_crashed(ending.wire()))
 
     return run

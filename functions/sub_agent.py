@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 import inngest
+from pydantic import ValidationError
 
 from app.agent.flow import Flow
 from app.agent.harness import Harness
@@ -26,7 +27,12 @@ def sub_agent(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any
     )
     async def run(ctx: inngest.Context) -> dict[str, Any]:
         spawn = parse(SubagentSpawn, ctx)
-        steps = DurableSteps(ctx)
+        try:
+            return await work(ctx, spawn, DurableSteps(ctx))
+        except ValidationError:  # a memo of a version that said things differently; the records can be read
+            return await work(ctx, spawn, DurableSteps(ctx, again=True))
+
+    async def work(ctx: inngest.Context, spawn: SubagentSpawn, steps: DurableSteps) -> dict[str, Any]:
         if spawn.due_at is not None:
             await steps.sleep_until("until-due", datetime.fromisoformat(spawn.due_at))
         received = await steps.run("receive", receive_task, harness, ctx.run_id, spawn)

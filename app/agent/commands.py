@@ -131,6 +131,7 @@ def _new(tx: Tx, harness: Harness, asked: Asked) -> Done:
     done = _stop_turn(tx, harness, asked)
     session.close(tx, asked.session_id, now)
     fresh = session.open_session(tx, asked.session_key, new_id(harness.clock), now)
+    session.choose_as(tx, fresh, asked.session_id)
     moved = asked.behind is not None and deposit.carry_over(tx, asked.session_id, fresh, asked.behind)
     woken = deposit.wake_next(tx, fresh) if moved else None
     text = "A fresh conversation. The old one is kept (/sessions)."

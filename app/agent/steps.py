@@ -43,13 +43,17 @@ def key_of(event: Routed, ctx: inngest.Context) -> str:
 
 
 class DurableSteps:
-    """Implements `Steps` on a run's context. Pure outside of the bodies it hands to the engine."""
+    """Implements `Steps` on a run's context. Pure outside of the bodies it hands to the engine.
 
-    def __init__(self, ctx: inngest.Context) -> None:
+    With `again` its steps are others than those without: their bodies find their records and give them once more.
+    """
+
+    def __init__(self, ctx: inngest.Context, *, again: bool = False) -> None:
         self._ctx = ctx
+        self._suffix = "-again" if again else ""
 
     async def run(self, step_id: str, body: Body, *args: Any) -> Mapping[str, Any]:
-        answer: Any = await self._ctx.step.run(step_id, functools.partial(self._guarded, body, *args))
+        answer: Any = await self._ctx.step.run(step_id + self._suffix, functools.partial(self._guarded, body, *args))
         return dict(answer)
 
     async def parallel(self, wanted: Sequence[tuple[str, Body, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -57,12 +61,12 @@ class DurableSteps:
         return await self._ctx.group.parallel(planned)
 
     async def sleep_until(self, step_id: str, until: datetime) -> None:
-        await self._ctx.step.sleep_until(step_id, until)
+        await self._ctx.step.sleep_until(step_id + self._suffix, until)
 
     async def wait_for_decision(self, step_id: str, ask: Ask, beside: tuple[str, Body, Any] | None) -> None:
         wait = functools.partial(
             self._ctx.step.wait_for_event,
-            step_id,
+            step_id + self._suffix,
             event=ApprovalDecided.name,
             if_exp=f"async.data.approvalId == '{ask.id}'",
             timeout=timedelta(seconds=ask.wait_s),
@@ -74,7 +78,9 @@ class DurableSteps:
 
     async def invoke(self, step_id: str, function_id: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            value = await self._ctx.step.invoke_by_id(step_id, app_id=APP_ID, function_id=function_id, data=data)
+            value = await self._ctx.step.invoke_by_id(
+                step_id + self._suffix, app_id=APP_ID, function_id=function_id, data=data
+            )
         except inngest.StepError as error:
             return {"ok": False, "error": error.message}
         return {"ok": True, "value": value}

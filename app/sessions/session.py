@@ -196,5 +196,11 @@ def choices(tx: Tx, session_id: str) -> tuple[str, str]:
     return (row.model or "", row.think or "") if row is not None else ("", "")
 
 
+def choose_as(tx: Tx, session_id: str, other_id: str) -> None:
+    """Give a session the model and the level of thinking that people chose for another one."""
+    model, think = choices(tx, other_id)
+    tx.execute(update(sessions).where(sessions.c.id == session_id).values(model=model or None, think=think or None))
+
+
 def count_messages(tx: Tx, session_id: str) -> int:
     return tx.scalar(select(func.count()).select_from(messages).where(messages.c.session_id == session_id)) or 0

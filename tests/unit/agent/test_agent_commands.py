@@ -105,6 +105,17 @@ async def test_new_keeps_the_old_and_opens_a_fresh_one(house: House) -> None:
     assert (await begin(house)).stop == "stopped"
 
 
+async def test_new_keeps_what_was_chosen(house: House) -> None:
+    await say(house, "model", "k1", args="other/model")
+    await say(house, "think", "k2", args="high")
+    await say(house, "new", "k3")
+    fresh = await begin(house)
+    assert (fresh.model, fresh.think) == ("other/model", "high")
+    await say(house, "model", "k4", args="default")
+    await say(house, "new", "k5")
+    assert (await begin(house, "again", "k6", run_id(2))).model == "test/model"
+
+
 async def test_stop_says_what_was_done(house: House) -> None:
     flow = await begin(house)
     house.model.answers = [wishes(("look", {}), ("look", {"at": "there"}), ("push", {"what": "a"}))]

@@ -90,6 +90,43 @@ async def test_what_cannot_be_read_any_more_starts_again_from_the_transcript(lif
     assert "pushed a" in str(life.house.model.requests[-1][1])
 
 
+@pytest.mark.parametrize("field", ["max_iterations", "policy", "stop"])
+async def test_conditions_that_cannot_be_read_any_more_are_made_anew(life: Embedded, field: str) -> None:
+    life.house.model.answers = [wishes(("push", {"what": "a"})), BUSY, Completion("Done.")]
+    await life.send(message())
+
+    def foreign(flow: dict[str, Any]) -> None:
+        flow[field] = "said differently"
+
+    await life.restart(rewrite(life, "receive", foreign), code_version="1")
+    await life.pass_time(62, 31)
+    assert life.house.channel.sent == ["Done."], "and nobody is told that it failed"
+    assert life.house.log == ["push a"]
+    assert [row.state for row in life.house.rows(turn_rows.select())] == ["superseded", "finished"]
+    kinds = [run.output["kind"] for run in await life.runs("handle-message") if run.status == "Completed"]
+    assert kinds == ["superseded", "answered", "busy"]
+    assert await life.runs("failure-handler") == []
+
+
+@pytest.mark.parametrize("step", ["receive", "think"])
+async def test_a_sub_agent_whose_memos_cannot_be_read_goes_through_its_records_again(life: Embedded, step: str) -> None:
+    """Its parent waits for this very run, so it goes on in it."""
+    task = wishes(("delegate_task", {"task": "look around"}))
+    life.house.model.answers = [task, wishes(("push", {"what": "a"})), BUSY, Completion("Seen."), Completion("Done.")]
+    await life.send(message())
+
+    def foreign(memo: dict[str, Any]) -> None:
+        memo["stop" if step == "receive" else "kind"] = "said differently"
+
+    await life.restart(rewrite(life, step, foreign), code_version="1")
+    await life.pass_time(62, 31)
+    assert life.house.channel.sent == ["Done."] and life.house.log == ["push a"]
+    (child,) = await life.runs("sub-agent")
+    assert child.status == "Completed" and child.output["text"] == "Seen."
+    assert "receive-again" in await life.steps(child)
+    assert len(life.house.model.requests) == 5, "what was thought is not thought again"
+
+
 async def test_a_turn_that_never_can_be_read_is_not_begun_for_ever(life: Embedded) -> None:
     """Each new run is readable; even if it were not, a message is woken three times at most."""
     life.house.model.answers = [BUSY, BUSY, Completion("Done.")]
