@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import delete
 
+from app.agent.checklist import look_at_checklist, read_checklist, take_look
 from app.agent.distillation import distil_log, take_distillation
 from app.agent.harness import Harness
 from app.db import Tx
@@ -35,12 +36,13 @@ async def look_around(harness: Harness, turn_id: str | None, session_key: str = 
     A beat that no turn has started is noted, with when the next one comes.
     """
     logs = await asyncio.to_thread(harness.daily_log.files)
-    chores = await harness.db.write(_decide, harness, turn_id, logs)
+    checklist = await asyncio.to_thread(read_checklist, harness.workspace.root) if turn_id is None else ""
+    chores = await harness.db.write(_decide, harness, turn_id, logs, checklist)
     harness.notifier.publish(session_key)
     return {"chores": chores}
 
 
-def _decide(tx: Tx, harness: Harness, turn_id: str | None, logs: list[LogFile]) -> list[dict[str, str]]:
+def _decide(tx: Tx, harness: Harness, turn_id: str | None, logs: list[LogFile], checklist: str) -> list[dict[str, str]]:
     now = harness.clock.now()
     today = harness.daily_log.local(now).date()
     done = distil.done(tx)
@@ -49,16 +51,20 @@ def _decide(tx: Tx, harness: Harness, turn_id: str | None, logs: list[LogFile]) 
     if due and take_distillation(tx, harness):
         chores += [{"step": "distil", "of": entry.name} for entry in due]
     if turn_id is None:
-        chores += _only_now_and_then(tx, harness, now)
+        chores += _only_now_and_then(tx, harness, now, checklist)
         note_beat(tx, harness, now)
     elif not chores:
         turns.settle(tx, turn_id, now)
     return chores
 
 
-def _only_now_and_then(tx: Tx, harness: Harness, now: datetime) -> list[dict[str, str]]:
+def _only_now_and_then(tx: Tx, harness: Harness, now: datetime, checklist: str) -> list[dict[str, str]]:
     rounds.plan(tx, "tidy", now, now + TIDY_EVERY)
-    return [{"step": "tidy", "of": ""}] if rounds.take(tx, "tidy", now, now + TIDY_EVERY) else []
+    taken = {
+        "tidy": rounds.take(tx, "tidy", now, now + TIDY_EVERY),
+        "checklist": take_look(tx, harness, checklist),
+    }
+    return [{"step": name, "of": ""} for name, is_due in taken.items() if is_due]
 
 
 def note_beat(tx: Tx, harness: Harness, now: datetime) -> None:
@@ -111,5 +117,5 @@ async def settle(harness: Harness, turn_id: str, session_key: str = "") -> dict[
     return {"settled": turn_id}
 
 
-CHORES: dict[str, Chore] = {"prune": prune_log, "distil": _distil, "tidy": tidy}
+CHORES: dict[str, Chore] = {"prune": prune_log, "distil": _distil, "tidy": tidy, "checklist": look_at_checklist}
 """What each chore's step does, given the run's id and what it is of."""

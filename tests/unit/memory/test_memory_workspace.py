@@ -6,7 +6,7 @@ import pytest
 
 from app.memory.workspace import MAX_FILE_CHARS, Workspace
 
-SEEDED = ["MEMORY.md", "SOUL.md", "USER.md", "skills/writing-skills/SKILL.md"]
+SEEDED = ["HEARTBEAT.md", "MEMORY.md", "SOUL.md", "USER.md", "skills/writing-skills/SKILL.md"]
 
 
 @pytest.fixture
