@@ -17,6 +17,7 @@ from tools.search import find_tool, grep_tool
 from tools.send import send_file
 from tools.shell import bash_tool
 from tools.tasks import cancel_task, list_tasks
+from tools.transcribe import transcribe
 from tools.wakes import cancel_wake, list_wakes, schedule_wake
 from tools.web import web_fetch_tool
 
@@ -41,6 +42,7 @@ def make_toolbox(
         remember,
         search_history,
         send_file,
+        transcribe,
         web_fetch_tool(),
         ask_user,
         delegate_task,

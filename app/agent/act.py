@@ -160,6 +160,7 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         history=PastConversations(harness.db, flow.session_key),
         tasks=OpenTasks(harness, flow.session_key),
         wakes=OwnWakes(harness, flow),
+        speech=harness.speech,
     )
     try:
         async with asyncio.timeout(tool.timeout_s):

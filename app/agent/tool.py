@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from app.clock import Clock
 from app.errors import BadInput
+from app.speech import Speech
 
 
 class Effect(StrEnum):
@@ -136,6 +137,7 @@ class ToolContext:
     history: History | None = None
     tasks: Tasks | None = None
     wakes: Wakes | None = None
+    speech: Speech | None = None
 
 
 ToolBody = Callable[..., Awaitable[ToolResult | str]]

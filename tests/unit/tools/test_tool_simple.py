@@ -37,6 +37,7 @@ EFFECTS = {
     "web_fetch": Effect.READ,
     "ask_user": Effect.READ,
     "delegate_task": Effect.UNSAFE,
+    "transcribe": Effect.READ,
     "list_tasks": Effect.READ,
     "cancel_task": Effect.IDEMPOTENT,
     "schedule_wake": Effect.IDEMPOTENT,
@@ -57,7 +58,7 @@ def test_the_schemas_are_small_and_flat() -> None:
     text = json.dumps(schemas)
     assert "$ref" not in text and "$defs" not in text
     assert max(len(json.dumps(schema)) for schema in schemas) < 1700
-    assert len(text) < 14_000
+    assert len(text) < 15_000
 
 
 def test_every_schema_explains_itself_to_a_model() -> None:

@@ -13,9 +13,11 @@ class Ears(Speech):
         super().__init__()
         self.answers = list(answers)
         self.heard: list[str] = []
+        self.languages: list[str] = []
 
     async def transcribe(self, path: Path, *, language: str = "", progress: Progress | None = None) -> Transcript:
         self.heard.append(path.name)
+        self.languages.append(language)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
