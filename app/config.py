@@ -124,7 +124,10 @@ class Settings(BaseSettings):
     telegram_api_base_url: str = "https://api.telegram.org"
 
     slack_bot_token: SecretStr | None = None
+    slack_app_token: SecretStr | None = None
     slack_signing_secret: SecretStr | None = None
+    slack_allowed: Annotated[tuple[str, ...], NoDecode] = ()
+    slack_api_base_url: str = "https://slack.com/api"
 
     inngest_dev: str = ""
     inngest_event_key: SecretStr | None = None
@@ -151,7 +154,8 @@ class Settings(BaseSettings):
         return init_settings, env_settings, dotenv_settings
 
     _split = field_validator(
-        "telegram_allowed_chats", "approval_admins", "vision_models", "sandbox_read", mode="before"
+        *("telegram_allowed_chats", "slack_allowed", "approval_admins", "vision_models", "sandbox_read"),
+        mode="before",
     )(_names)
     _pairs = field_validator("tool_policy", mode="before")(_decisions)
 
@@ -254,7 +258,7 @@ class Settings(BaseSettings):
 
         A channel that is not here keeps its own door.
         """
-        return {"telegram": self.telegram_allowed_chats}
+        return {"telegram": self.telegram_allowed_chats, "slack": self.slack_allowed}
 
     @property
     def attachment_bytes(self) -> int:

@@ -39,7 +39,7 @@ from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.migrate import migrate
 from app.notify import Notifier
-from app.platforms import Platform, channels_of, listen, open_platforms
+from app.platforms import Platform, channels_of, listen, names, open_platforms
 from app.sessions import calls
 from app.speech import Speech
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
@@ -86,7 +86,7 @@ async def running(
         ways = _ways_in(harness, platforms)
         app = _web(harness, engine, [way for _, way in ways])
         engine.mount(app, harness, all_functions)
-        server = _Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=STOP_WITHIN_S, lifespan="off"))
+        server = _Server(_server_config(app))
         await engine.start()
         stack.push_async_callback(engine.stop)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -104,6 +104,11 @@ async def running(
         if warm:
             stack.push_async_callback(_end, asyncio.create_task(_warm(harness, local)))
         yield Service(url, harness, engine)
+
+
+def _server_config(app: FastAPI) -> uvicorn.Config:
+    """No WebSockets come in: their library is not even loaded."""
+    return uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=STOP_WITHIN_S, lifespan="off", ws="none")
 
 
 async def _warm(harness: Harness, local: LocalModel) -> None:
@@ -182,6 +187,7 @@ async def _build(
         daily_log=DailyLog(workspace.logs, ZoneInfo(settings.timezone), clock),
         boot_id=f"{home_id}:{new_id(clock)}",
         code_version=importlib.metadata.version("moab"),
+        platforms=names(),
         speech=speech,
     )
     await _close_dead_rows(harness, home_id)

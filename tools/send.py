@@ -17,8 +17,7 @@ from tools.sniff import size
 
 CAPTION_CHARACTERS = 1000
 LIMIT_BYTES = 50_000_000
-LIMITS_BYTES = {"telegram": 50_000_000}
-"""What a bot may upload, by channel; source: core.telegram.org/bots/api, Sending files."""
+"""What every platform takes; the least is Telegram's (core.telegram.org/bots/api, Sending files)."""
 
 
 @tool(Effect.UNSAFE)
@@ -33,12 +32,12 @@ async def send_file(
 
     Use it when the user should have the file itself; to tell what is in it, answer with text.
     """
-    file, total = await asyncio.to_thread(_looked_at, context.workspace, path, context.channel)
+    file, total = await asyncio.to_thread(_looked_at, context.workspace, path)
     outgoing = OutgoingFile(file, clean(os.path.basename(file)).replace("\n", " "), clean(caption).strip())
     return ToolResult(f"{file} ({size(total)}) goes to the user.", files=(outgoing,))
 
 
-def _looked_at(workspace: Path, path: str, channel: str) -> tuple[str, int]:
+def _looked_at(workspace: Path, path: str) -> tuple[str, int]:
     """Path relative to the workspace and size in bytes of a file that can be sent. Raises a sentence for others."""
     real = inside(workspace, path)
     name = shown(workspace, real)
@@ -46,7 +45,6 @@ def _looked_at(workspace: Path, path: str, channel: str) -> tuple[str, int]:
         total = os.fstat(file.fileno()).st_size
     if safe_text(name) != name:
         raise BadInput(f"{clean(name)}: its name is not readable text; rename it first")
-    limit = LIMITS_BYTES.get(channel, LIMIT_BYTES)
-    if not 0 < total <= limit:
-        raise BadInput(f"{name} has {size(total)}; accepted: 1 byte to {size(limit)} (bash can pack or split it)")
+    if not 0 < total <= LIMIT_BYTES:
+        raise BadInput(f"{name} has {size(total)}; accepted: 1 byte to {size(LIMIT_BYTES)} (bash can pack or split it)")
     return name, total

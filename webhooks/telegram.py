@@ -143,7 +143,7 @@ def _pressed(query: Mapping[str, Any], bot: Bot) -> CommandReceived | None:
     )
     if not query_id or not chat_id or not message_id or presser is None:
         return None
-    meta = _meta({"from": query.get("from")}, chat) | {"callbackQueryId": query_id}
+    meta = _meta({"from": query.get("from")}, chat) | {"pressed": True}
     event = as_input(
         f"/{said.as_text(query.get('data'))}",
         message_key=f"telegram:{bot.id}:{chat_id}:pressed:{query_id}",

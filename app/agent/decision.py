@@ -68,7 +68,7 @@ def _command(tx: Tx, harness: Harness, event: CommandReceived, command_key: str)
         outcome = decide(tx, harness, number, event.command, rest.strip(), person_of(event))
     else:
         outcome = Outcome(_open_requests(tx, session_id))
-    if outcome.shown and "callbackQueryId" in event.channel_meta:
+    if outcome.shown and event.channel_meta.get("pressed"):
         return list(outcome.events)  # the button's own message tells it
     channel = harness.channels.get(event.channel)
     outbox.put(

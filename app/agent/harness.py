@@ -33,5 +33,7 @@ class Harness:
     daily_log: DailyLog
     boot_id: str
     code_version: str
+    platforms: tuple[str, ...] = ()
+    """The names of every platform there is, with settings or without."""
     notifier: Notifier = field(default_factory=Notifier)
     speech: Speech = field(default_factory=Speech)

@@ -14,13 +14,14 @@ Approver = Literal["requester", "admins"]
 FILE = "policy.toml"
 """The workspace's policy, for people to edit: no tool may write it."""
 
-ORIGINS = ("terminal", "telegram", "slack", "http", "task", "machine")
+ORIGINS = ("terminal", "http", "task", "machine")
+"""Where a message may come from, besides the platforms."""
 EVERY_TOOL = "*"
 AT_HOME = frozenset({"edit", "send_file", "bash_kill", "cancel_task"})
 """Tools that are unsafe to repeat and yet touch only the workspace, the user's chat and the agent's own work."""
 
 FORM = (
-    f'Accepted: approvers = ["requester", "admins"] and tables [tools] or [{"], [".join(ORIGINS)}] '
+    f'Accepted: approvers = ["requester", "admins"] and tables [tools], [{"], [".join(ORIGINS)}] or of a platform, '
     'with lines such as bash = "ask" (allow, ask or deny; "*" is every other tool).'
 )
 
@@ -62,9 +63,12 @@ def origin_of(channel: str, origin: str) -> str:
     return "task" if origin == "task" else "machine"
 
 
-def make_policy(general: Sequence[tuple[str, str]], text: str | None, origin: str) -> Policy:
+def make_policy(
+    general: Sequence[tuple[str, str]], text: str | None, origin: str, platforms: Collection[str] = ()
+) -> Policy:
     """The policy for turns of `origin`, of TOOL_POLICY (`general`) and the text of the workspace's file, if any.
 
+    `platforms` are those whose names the file may use, with settings or without.
     Raises BadInput with the entry that is wrong and the accepted form; `cautious_policy` is for that case.
     """
     environment = _decisions("TOOL_POLICY", dict(general))
@@ -74,7 +78,8 @@ def make_policy(general: Sequence[tuple[str, str]], text: str | None, origin: st
     approvers = tables.pop("approvers", list(get_args(Approver)))
     if not isinstance(approvers, list) or not approvers or not set(map(str, approvers)) <= set(get_args(Approver)):
         raise BadInput(f"approvers: {approvers!r} is not understood. {FORM}")
-    rules = {name: _table(name, table) for name, table in tables.items()}
+    known = {"tools", *ORIGINS, *platforms, origin}
+    rules = {name: _table(name, table, known) for name, table in tables.items()}
     layers = (rules.get(origin, {}), rules.get("tools", {}), environment)
     return Policy(origin=origin, rules=layers, approvers=tuple(approvers))
 
@@ -96,8 +101,8 @@ def _parsed(text: str) -> dict[str, Any]:
         raise BadInput(f"It is not TOML: {error}. {FORM}") from error
 
 
-def _table(name: str, table: Any) -> dict[str, Decision]:
-    if name != "tools" and name not in ORIGINS:
+def _table(name: str, table: Any, known: Collection[str]) -> dict[str, Decision]:
+    if name not in known:
         raise BadInput(f"[{name}] is no origin. {FORM}")
     if not isinstance(table, Mapping):
         raise BadInput(f"{name} = {table!r} is no table. {FORM}")

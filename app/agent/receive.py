@@ -69,7 +69,8 @@ async def policy_now(harness: Harness, origin: str) -> Policy:
     """The policy for a turn that begins now. A file that cannot be understood allows nothing, and the log says why."""
     general = harness.settings.tool_policy
     try:
-        return make_policy(general, await asyncio.to_thread(harness.workspace.text_of, FILE), origin)
+        text = await asyncio.to_thread(harness.workspace.text_of, FILE)
+        return make_policy(general, text, origin, harness.platforms)
     except (BadInput, OSError) as error:
         log.error("%s is refused, and what it might allow is asked for: %s", FILE, error, extra={"action": "policy"})
         return cautious_policy(general, origin)

@@ -33,7 +33,7 @@ def split(text: str, entities: Sequence[Entity]) -> list[Part]:
         seen = reached
         end = _limit(offsets, open_entities, start, end)
         if end < len(text):
-            end = _border(text, start, end)
+            end = border(text, start, end)
         if part := _part(text, offsets, open_entities, start, end):
             parts.append(part)
         open_entities = [e for e in open_entities if e["offset"] + e["length"] > offsets[end]]
@@ -56,7 +56,7 @@ def _weight(entity: Entity) -> int:
     return 1 + len(entity.get("url", "")) // URL_CHARS_PER_ENTITY
 
 
-def _border(text: str, start: int, end: int) -> int:
+def border(text: str, start: int, end: int) -> int:
     """The best place to cut at or before `end`; in the second half, so that parts do not become crumbs."""
     for separator in ("\n\n", "\n", " "):
         at = text.rfind(separator, (start + end) // 2, end)

@@ -17,8 +17,9 @@ import httpx
 
 from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
 from app.channels.telegram_answer import Answer, is_about_kind, mended, result_of
-from app.channels.telegram_file import CannotBeSent, Upload, caption_of, open_upload
+from app.channels.telegram_file import Upload, caption_of, open_upload
 from app.channels.telegram_format import render
+from app.channels.workspace_file import CannotBeSent
 from app.config import Settings
 from app.errors import ChannelError
 from app.events import Attachment, Destination, wire_safe

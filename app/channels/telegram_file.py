@@ -1,24 +1,18 @@
 """A file of the workspace as Telegram takes it: a picture, a voice message or a document."""
 
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.channels.channel import Part
-from app.files import open_file
+from app.channels.workspace_file import open_part
 
 FILE_BYTES = 50_000_000
 PHOTO_BYTES = 10_000_000
 CAPTION_UNITS = 1024
 SNIFF_BYTES = 64
 """The first two limits and the caption's are the Bot API's; source: core.telegram.org/bots/api, Sending files."""
-
-
-class CannotBeSent(Exception):
-    """Why a file cannot be sent; it never will be, as it is."""
 
 
 @dataclass(frozen=True)
@@ -46,37 +40,12 @@ class Upload:
 
 
 def open_upload(root: Path | None, part: Part) -> Upload:
-    """The file that `part` names (`file`: relative to `root`, without links; `name`: what the user sees). Blocks.
-
-    Looked at anew, because much may have happened since the tool looked. Raises CannotBeSent.
-    """
-    if root is None:
-        raise CannotBeSent("This channel knows no workspace to send files from.")
-    path = PurePosixPath(str(part["file"]))
-    name = str(part.get("name") or path.name)
-    if path.is_absolute() or ".." in path.parts:
-        raise CannotBeSent(f"{name} lies outside the workspace.")
-    try:
-        file = os.fdopen(open_file(Path(os.path.realpath(root)) / path), "rb")
-    except (OSError, ValueError) as error:
-        raise CannotBeSent(f"{name} cannot be read any more: {error}.") from error
-    try:
-        return _upload(file, name)
-    except CannotBeSent:
-        file.close()
-        raise
-
-
-def _upload(file: BinaryIO, name: str) -> Upload:
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode):
-        raise CannotBeSent(f"{name} is not a regular file.")
-    if not 0 < status.st_size <= FILE_BYTES:
-        raise CannotBeSent(f"{name} has {status.st_size} bytes; Telegram takes 1 to {FILE_BYTES}.")
-    head = file.read(SNIFF_BYTES)
-    file.seek(0)
-    method, field = _kind(head, status.st_size)
-    return Upload(method, field, file, name)
+    """The file that `part` names, as `open_part` finds it. Blocks. Raises CannotBeSent."""
+    opened = open_part(root, part, FILE_BYTES, "Telegram")
+    head = opened.file.read(SNIFF_BYTES)
+    opened.file.seek(0)
+    method, field = _kind(head, opened.size)
+    return Upload(method, field, opened.file, opened.name)
 
 
 def _kind(head: bytes, size: int) -> tuple[str, str]:

@@ -53,7 +53,7 @@ bash = "deny"
     ],
 )
 def test_a_name_goes_before_the_star_and_the_origin_before_the_rest(origin: str, tool: str, decision: str) -> None:
-    policy = make_policy((("bash", "allow"), ("web_fetch", "deny")), TEXT, origin)
+    policy = make_policy((("bash", "allow"), ("web_fetch", "deny")), TEXT, origin, ("telegram", "slack"))
     assert policy.decide(tool, harmless=False) == decision
     assert policy.approvers == ("admins",)
 

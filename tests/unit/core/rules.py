@@ -78,6 +78,7 @@ KEPT = {
     "xllamacpp": {"local_model"},
     "inngest": {"functions", "agent.steps", "engines"},
     "aiosqlite": set[str](),
+    "websockets": {"channels.slack_socket"},
     "PIL": {"agent.picture_file"},
 }
 """Libraries that are met in one place."""

@@ -12,7 +12,6 @@ import pytest
 
 from app.agent.tool import Effect, OutgoingFile, ToolResult
 from app.errors import BadInput
-from tools import send
 from tools.delegate import delegate_task
 from tools.history import search_history
 from tools.memory import remember
@@ -120,7 +119,7 @@ async def test_a_file_is_handed_over_by_its_real_path(call: Call, workspace: Pat
 
 
 # TRAPS, Tools: "`~` and symlinks escape the workspace"; The way in: "limits are told".
-async def test_what_cannot_be_sent_is_refused(call: Call, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_sent_is_refused(call: Call, workspace: Path) -> None:
     (workspace.parent / "secret").write_text("secret")
     (workspace / "link").symlink_to(workspace.parent / "secret")
     (workspace / "empty").touch()
@@ -140,10 +139,6 @@ async def test_what_cannot_be_sent_is_refused(call: Call, workspace: Path, monke
         assert not result.ok and result.files == () and words in result.text, path
     os.close(os.open(os.fsencode(workspace) + b"/\xff.txt", os.O_CREAT))
     assert "not readable text" in (await call(send_file, path=os.fsdecode(b"\xff.txt"))).text
-    monkeypatch.setitem(send.LIMITS_BYTES, "small", 10)
-    (workspace / "a").write_text("x" * 11)
-    assert (await call(send_file, path="a")).ok
-    assert not (await call(send_file, {"channel": "small"}, path="a")).ok
 
 
 async def test_delegate_task_is_never_run_in_a_step(call: Call) -> None:

@@ -1,0 +1,283 @@
+"""The way out to Slack: a part is a message with its mark, so that on doubt Slack can be asked for it.
+
+Sources: docs.slack.dev, chat.postMessage, "Message metadata", files.getUploadURLExternal, reactions.add.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
+from app.channels.slack_api import BLOCK_FAULTS, READ_S, UPLOAD_S, Answer, Said, SlackApi, result_of, unheard
+from app.channels.slack_format import blocks_of, notice, render
+from app.channels.slack_setup import set_up
+from app.channels.slack_socket import Socket, connect
+from app.channels.workspace_file import CannotBeSent, Opened, open_part
+from app.config import Settings
+from app.errors import ConfigError
+from app.events import Attachment, Destination
+
+__all__ = ["SlackChannel", "channels", "set_up"]
+
+CHUNK_BYTES = 2**18
+FILE_BYTES = 1_000_000_000
+"""What Slack takes; source: "Working with files"."""
+MARK = "moab_part"
+AT_WORK, FAILED = "eyes", "warning"
+QUICK_S = 5.0
+NAME_S = 1.0
+MAX_NAMES = 2_000
+PAGE, MAX_PAGES = 100, 10
+SKEW = timedelta(minutes=5)
+"""How far Slack's clock and ours may lie apart."""
+
+
+def channels(settings: Settings) -> "tuple[SlackChannel, ...]":
+    """The bot of SLACK_BOT_TOKEN."""
+    token = settings.slack_bot_token.get_secret_value() if settings.slack_bot_token else ""
+    app_token = settings.slack_app_token.get_secret_value() if settings.slack_app_token else ""
+    return (SlackChannel(token, settings.slack_api_base_url, app_token=app_token, workspace=settings.workspace),)
+
+
+class SlackChannel:
+    """Sends to Slack as one bot; `close` releases its connections."""
+
+    def __init__(
+        self,
+        token: str,
+        api_base_url: str,
+        *,
+        app_token: str = "",
+        read_s: float = READ_S,
+        workspace: Path | None = None,
+    ) -> None:
+        """`workspace` is where the files of parts lie; without it none can be sent. `app_token` opens sockets."""
+        self._api = SlackApi(token, api_base_url, read_s)
+        self._app_token = app_token.strip()
+        self._workspace = workspace
+        self._names: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return "slack"
+
+    def parts(self, markdown: str) -> list[Part]:
+        return render(markdown)
+
+    async def send(self, destination: Destination, part: Part) -> SendResult:
+        """One attempt. Where Slack does not take the blocks, the same message is asked for once more in its plain form.
+
+        A part is a text (`markdown` and `text`; with `buttons` under it, or in the place of the message `edit`) or a
+        file of the workspace (`file`, `name`, `caption`).
+        """
+        if part.get("file"):
+            return await self._send_file(destination, part)
+        said = await self._post(destination, part, plain=False)
+        if isinstance(said, Answer) and said.error in BLOCK_FAULTS:
+            said = await self._post(destination, part, plain=True)
+        body = said.body if isinstance(said, Answer) else {}
+        return result_of(said, {"messageId": body.get("ts"), "chatId": body.get("channel")})
+
+    async def _post(self, destination: Destination, part: Part, *, plain: bool) -> Said:
+        params: dict[str, Any] = {"channel": destination.chat_id, "text": notice(part)}
+        params["blocks"] = blocks_of(part, plain=plain)
+        if part.get("edit"):  # the buttons under the message go with it
+            return await self._api.call("chat.update", ts=str(part["edit"]), **params)
+        params |= {"thread_ts": destination.thread_id, "unfurl_links": False, "unfurl_media": False}
+        if part.get("key"):
+            params["metadata"] = {"event_type": MARK, "event_payload": {"key": part["key"]}}
+        return await self._api.call("chat.postMessage", **params)
+
+    async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
+        """Look through what was said in the thread or chat since the part was made, for its mark.
+
+        An edit may be made twice. A file bears no mark: one of the bot's with its name is taken for it.
+        """
+        if part.get("edit"):
+            return Absent()
+        cursor, since = "", _stamp(str(part.get("since") or ""))
+        me = await self._user() if part.get("file") else ""
+        for _ in range(MAX_PAGES):
+            said = await self._history(destination, since, cursor)
+            if not (isinstance(said, Answer) and said.ok):
+                return unheard(said)
+            found = next((message for message in said.body.get("messages", ()) if _is_part(message, part, me)), None)
+            if found is not None:
+                return Sent({"messageId": found.get("ts"), "chatId": destination.chat_id, "found": True})
+            cursor = str((said.body.get("response_metadata") or {}).get("next_cursor") or "")
+            if not cursor:
+                return Absent()
+        return Unknown("There was too much said since to look through.")
+
+    async def _user(self) -> str:
+        said = await self._api.call("auth.test")
+        return str(said.body.get("user_id") or "") if isinstance(said, Answer) else ""
+
+    async def _history(self, destination: Destination, since: str, cursor: str) -> Said:
+        page: dict[str, Any] = {"limit": PAGE, "include_all_metadata": True, "oldest": since, "cursor": cursor or None}
+        if destination.thread_id:
+            return await self._api.call(
+                "conversations.replies", channel=destination.chat_id, ts=destination.thread_id, **page
+            )
+        return await self._api.call("conversations.history", channel=destination.chat_id, **page)
+
+    async def _send_file(self, destination: Destination, part: Part) -> SendResult:
+        try:
+            opened = await asyncio.to_thread(open_part, self._workspace, part, FILE_BYTES, "Slack")
+        except CannotBeSent as error:
+            return Refused(str(error))
+        with opened.file:
+            return await self._upload(destination, part, opened)
+
+    async def _upload(self, destination: Destination, part: Part, opened: Opened) -> SendResult:
+        """Three requests; nobody sees anything before the last one, so only there can doubt arise."""
+        place = await self._api.call("files.getUploadURLExternal", filename=opened.name, length=opened.size)
+        if not (isinstance(place, Answer) and place.ok):
+            return _not_yet(place)
+        file_id, url = str(place.body.get("file_id")), str(place.body.get("upload_url"))
+        put = await self._api.request("POST", url, UPLOAD_S, token="", files={"file": (opened.name, opened.file)})
+        if not isinstance(put, Answer) or put.status != httpx.codes.OK:
+            return _not_yet(put)
+        done = await self._api.call(
+            "files.completeUploadExternal",
+            files=[{"id": file_id, "title": opened.name}],
+            channel_id=destination.chat_id,
+            thread_ts=destination.thread_id,
+            initial_comment=str(part.get("caption") or "") or None,
+        )
+        return result_of(done, {"fileId": file_id, "chatId": destination.chat_id})
+
+    async def acknowledge(self, destination: Destination) -> bool:
+        """Eyes at the message."""
+        return await self._react("reactions.add", AT_WORK, destination, "already_reacted")
+
+    async def conclude(self, destination: Destination, ok: bool) -> bool:
+        """The eyes go; a sign of warning comes where the turn failed."""
+        gone = await self._react("reactions.remove", AT_WORK, destination, "no_reaction")
+        return gone and (ok or await self._react("reactions.add", FAILED, destination, "already_reacted"))
+
+    async def _react(self, method: str, sign: str, destination: Destination, fine: str) -> bool:
+        if not destination.message_id:
+            return False
+        said = await self._api.call(
+            method, QUICK_S, channel=destination.chat_id, timestamp=destination.message_id, name=sign
+        )
+        return isinstance(said, Answer) and (said.ok or said.error == fine)
+
+    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+        """The first message of the answer so far; what goes beyond it is seen when it is whole."""
+        parts = render(text)
+        if not parts:
+            return shown
+        part = dict(parts[0]) | ({"edit": shown} if shown else {})
+        said = await self._post(destination, part, plain=False)
+        return str(said.body["ts"]) if isinstance(said, Answer) and said.ok and said.body.get("ts") else shown
+
+    async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
+        said = await self._api.call("files.info", file=attachment.ref or "")
+        if not isinstance(said, Answer) or said.is_busy or said.is_doubtful:
+            return Later(said.wait_s if isinstance(said, Answer) else None, said.reason)
+        about = said.body.get("file") or {}
+        url = str(about.get("url_private_download") or about.get("url_private") or "")
+        if not said.ok or not url:
+            return Refused(said.reason if not said.ok else "Slack gives no address for the file.")
+        if not self._is_slacks(url):
+            return Refused("The file does not lie at Slack.")
+        return await self._download(url, to, limit_bytes)
+
+    def _is_slacks(self, url: str) -> bool:
+        """Whether an address may be sent the token."""
+        try:
+            host, base = httpx.URL(url), self._api.base
+        except httpx.InvalidURL:
+            return False
+        of_slack = host.scheme == "https" and host.host.endswith((".slack.com", ".slack-gov.com"))
+        return of_slack or (host.scheme, host.host, host.port) == (base.scheme, base.host, base.port)
+
+    async def _download(self, url: str, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
+        size, asking = (
+            0,
+            self._api.http.stream("GET", url, headers=self._api.authorization(), timeout=self._api.patience(UPLOAD_S)),
+        )
+        try:
+            with to.open("wb") as file:
+                async with asking as response:
+                    if response.status_code >= 500 or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                        return Later(None, f"Slack answered with status {response.status_code}.")
+                    if response.status_code != httpx.codes.OK:  # such as a page to log in at, without files:read
+                        return Refused(f"Slack does not give the file (status {response.status_code}).")
+                    async for chunk in response.aiter_bytes(CHUNK_BYTES):
+                        size += len(chunk)
+                        if size > limit_bytes:
+                            return Refused(f"The file is larger than {limit_bytes} bytes.")
+                        await asyncio.to_thread(file.write, chunk)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return Later(None, self._api.safe(f"The file did not come whole ({type(error).__name__})."))
+        return Fetched(size)
+
+    async def name_of(self, user_id: str) -> str | None:
+        """What a person is called, if Slack tells it within a second; asked once."""
+        if user_id not in self._names:
+            said = await self._api.call("users.info", NAME_S, user=user_id)
+            if not (isinstance(said, Answer) and said.ok):
+                return None
+            user = said.body.get("user") or {}
+            profile = user.get("profile") or {}
+            name = profile.get("display_name") or profile.get("real_name") or user.get("name") or ""
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+            self._names[user_id] = str(name)
+        return self._names[user_id] or None
+
+    @asynccontextmanager
+    async def open_socket(self) -> AsyncIterator[Socket]:
+        """A connection of Socket Mode. Raises ConfigError for a token that is refused, ConnectionError for the rest."""
+        said = await self._api.call("apps.connections.open", token=self._app_token)
+        if not isinstance(said, Answer) or said.is_busy or said.is_doubtful:
+            raise ConnectionError(said.reason)
+        if not said.ok:
+            raise ConfigError(f"SLACK_APP_TOKEN opens no socket: {said.reason}")
+        async with connect(str(said.body.get("url"))) as socket:
+            yield socket
+
+    async def call(self, method: str, **params: Any) -> Mapping[str, Any]:
+        """The body of any other method of the Web API; raises ChannelError with Slack's own words."""
+        answer = await self._api.result(method, **params)
+        return answer.body
+
+    async def close(self) -> None:
+        await self._api.close()
+
+
+def _is_part(message: Mapping[str, Any], part: Part, me: str) -> bool:
+    """Whether a message is the part, by its mark; a file by its name, if it comes from the user `me`."""
+    if part.get("file"):
+        named = str(part.get("name") or Path(str(part["file"])).name)
+        files = message.get("files") or ()
+        return bool(me) and message.get("user") == me and any(file.get("name") == named for file in files)
+    metadata = message.get("metadata") or {}
+    key = (metadata.get("event_payload") or {}).get("key")
+    return metadata.get("event_type") == MARK and key == part.get("key")
+
+
+def _not_yet(said: Said) -> SendResult:
+    """A step before the last: whatever came of it, nobody has seen the file."""
+    result = result_of(said, {})
+    return Later(None, result.reason) if isinstance(result, Unknown) else _refused(result)
+
+
+def _refused(result: SendResult) -> SendResult:
+    return Refused("The upload was not taken.") if isinstance(result, Sent) else result
+
+
+def _stamp(since: str) -> str:
+    """A moment as Slack counts it, a little earlier; "0" where it is not known."""
+    try:
+        return f"{(datetime.fromisoformat(since) - SKEW).timestamp():.6f}"
+    except ValueError:
+        return "0"

@@ -1,0 +1,141 @@
+"""The way in from Slack: verify, parse, to_event, accept; over HTTP, or over a socket that needs no public address.
+
+Sources: docs.slack.dev, "Verifying requests from Slack", "Using the Events API", "Handling user interaction".
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from app.clock import Clock
+from app.config import Settings
+from app.errors import BadInput
+from app.events import wire_safe
+from webhooks.slack_said import to_event
+from webhooks.slack_socket import listen
+from webhooks.way_in import Accept, Door, Input, WayIn, read_body, refusal
+
+MAX_BODY_BYTES = 2**20
+WINDOW_S = 300
+ANSWER_WITHIN_S = 2.5
+"""Slack waits three seconds for an answer, and the way there and back takes its share."""
+
+log = logging.getLogger("moab.webhooks")
+
+
+def is_configured(settings: Settings) -> bool:
+    return settings.slack_bot_token is not None
+
+
+def way_in(door: Door) -> WayIn:
+    """Routes if there is a signing secret, a socket if there is a token of the app."""
+    settings = door.settings
+    desk = Desk(door.accept, door.channel)
+    if settings.slack_signing_secret is None and settings.slack_app_token is None:
+        log.warning("Neither SLACK_APP_TOKEN nor SLACK_SIGNING_SECRET is set, so nothing comes in from Slack.")
+        return WayIn()
+    router = None
+    if settings.slack_signing_secret is not None:
+        router = slack_router(desk, settings.slack_signing_secret.get_secret_value(), door.clock)
+    if settings.slack_app_token is None:
+        return WayIn(router)
+    return WayIn(router, lambda: listen(door.channel.open_socket, desk.take, door.clock))
+
+
+def verify(headers: Mapping[str, str], body: bytes, secret: str, now: datetime) -> bool:
+    """Whether Slack signed this very body, at most five minutes from `now`. Without a secret nobody is let in."""
+    given = {name.lower(): value for name, value in headers.items()}
+    stated, signature = given.get("x-slack-request-timestamp", ""), given.get("x-slack-signature", "")
+    if not secret or not (stated.isascii() and stated.isdigit() and len(stated) <= 12):
+        return False
+    if abs(now.timestamp() - int(stated)) > WINDOW_S:
+        return False
+    signed = hmac.new(secret.encode(), b"v0:" + stated.encode() + b":" + body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(signature.encode(), f"v0={signed}".encode())
+
+
+def parse(body: bytes, content_type: str) -> Mapping[str, Any]:
+    """The payload of a request: an event as JSON, a slash command as a form, a button as JSON in a form.
+
+    Made safe for every later hop; raises BadInput.
+    """
+    try:
+        if content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded":
+            form = dict(parse_qsl(body.decode(), keep_blank_values=True))
+            payload = json.loads(form["payload"]) if "payload" in form else form
+        else:
+            payload = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("The body is neither JSON nor a form.") from error
+    if not isinstance(payload, dict):
+        raise BadInput("The payload is not a JSON object.")
+    safe: Mapping[str, Any] = wire_safe(payload)
+    return safe
+
+
+class Desk:
+    """Where payloads are taken in, whichever way they came."""
+
+    def __init__(self, accept: Accept, names: Any = None) -> None:
+        """`names` knows what people are called (`name_of`)."""
+        self._accept, self._names = accept, names
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def take(self, payload: Mapping[str, Any]) -> bool:
+        """True once the payload cannot be lost, or wants nothing; false if it should be delivered again.
+
+        Answers in time whatever happens: what takes longer goes on, and a second delivery of it changes nothing.
+        """
+        event = to_event(payload)
+        if event is None:
+            return True
+        task = asyncio.create_task(self._store(event))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        done, _ = await asyncio.wait({task}, timeout=ANSWER_WITHIN_S)
+        if done and task.exception() is None:
+            return True
+        log.error(
+            "Message %s could not be stored in time (%r); Slack will deliver it again.",
+            event.message_key,
+            task.exception() if done else "it still goes on",
+            extra={"action": "accept_failed"},
+        )
+        return False
+
+    async def _store(self, event: Input) -> None:
+        if self._names is not None and event.sender is not None and event.sender.name is None:
+            name = await self._names.name_of(event.sender.id)
+            event = event.model_copy(update={"sender": event.sender.model_copy(update={"name": name})})
+        await self._accept(event)
+
+
+def slack_router(desk: Desk, secret: str, clock: Clock) -> APIRouter:
+    """`POST /webhooks/slack` for events, buttons and slash commands. 200 only once they cannot be lost."""
+    router = APIRouter()
+
+    @router.post("/webhooks/slack")
+    async def receive(request: Request) -> Response:
+        try:
+            body = await read_body(request, MAX_BODY_BYTES)
+            if not verify(request.headers, body, secret, clock.now()):
+                return refusal(401, "The signature is missing, wrong or older than five minutes.")
+            payload = parse(body, request.headers.get("content-type", ""))
+        except BadInput as error:
+            return refusal(400, str(error))
+        if payload.get("type") == "url_verification":
+            return JSONResponse({"challenge": payload.get("challenge")})
+        if await desk.take(payload):
+            return Response()
+        return refusal(503, "The message could not be stored; please deliver it again.")
+
+    return router
