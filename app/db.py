@@ -1,6 +1,8 @@
 """The door to the app database: a transaction is one plain function, run as a whole on a thread of its own."""
 
 import asyncio
+import json
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -19,7 +21,10 @@ from app.errors import ConfigError
 Tx = Connection
 """A connection inside a transaction. Functions that take one only talk to the database, and never commit."""
 
+log = logging.getLogger("moab.db")
+
 BUSY_TIMEOUT_MS = 30_000
+UNREADABLE = "unreadable"
 ACCEPTED = "DATABASE_URL: accepted are sqlite:///path/to/file and postgresql://user:password@host/name."
 
 P = ParamSpec("P")
@@ -31,7 +36,7 @@ class _Lane:
 
     def __init__(self, path: str, begin: str) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moab-db")
-        self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+        self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, json_deserializer=_read_json)
         event.listen(self._engine, "connect", _prepare_sqlite)
         event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         self._connection: Connection | None = None
@@ -115,6 +120,15 @@ def _postgres(url: URL) -> _Pool:
         return _Pool(url)
     except ModuleNotFoundError as error:
         raise ConfigError(f"DATABASE_URL: the driver {error.name} is not installed.") from error
+
+
+def _read_json(text: str) -> Any:
+    """A JSON column. One that was damaged takes no other record with it: it counts as empty, and keeps what it was."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        log.error("A record cannot be read and counts as empty; it is left as it is: %.200s", text)
+        return {UNREADABLE: text}
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -61,6 +61,7 @@ def test_the_answer_comes_back(make_service: MakeService) -> None:
     assert len(service.stage.asked(chat.tag)) == 4
 
 
+# TRAPS, Life and death: "A child's answer lost on restart".
 @pytest.mark.parametrize(
     ("failpoint", "asked"),
     [

@@ -132,6 +132,7 @@ def stories(nursery: Nursery, stage: Stage, tmp_path_factory: pytest.TempPathFac
         pool.shutdown(cancel_futures=True)
 
 
+# TRAPS, Life and death: "Restart in mid-turn loses the turn, re-prompts the model, or repeats".
 @pytest.mark.parametrize("failpoint", STORIES)
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_one_turn_survives(stories: Story, failpoint: str, number: int) -> None:

@@ -49,6 +49,7 @@ async def test_cron_fires_each_instant_once(tmp_path: Path) -> None:
     assert instants == [call["body"]["event"]["id"] for call in expected]
 
 
+# TRAPS, Life and death: "Cron after a restart runs twice, skips days".
 async def test_cron_over_a_restart(tmp_path: Path) -> None:
     clock, path = ManualClock(datetime(2026, 11, 30, 16, 42, 30, tzinfo=UTC)), tmp_path / "engine.db"
     fired: list[str] = []

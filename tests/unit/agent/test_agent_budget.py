@@ -64,6 +64,7 @@ def with_budget(house: House, **settings: Any) -> House:
     return replace(house, harness=replace(house.harness, settings=changed))
 
 
+# TRAPS, Context: "1,535 identical polls cost 150 dollars -> ... budget reserved before each call, settled after".
 async def test_reserved_before_the_call_and_settled_after(house: House) -> None:
     seen: list[list[tuple[str, str, int]]] = []
 

@@ -47,6 +47,7 @@ def shown(house: House, flow: Flow) -> str:
     return str(build_context(entries(house, flow), "sys"))
 
 
+# TRAPS, Context: "compaction then deletes older history -> compaction covers ranges and deletes nothing".
 async def test_a_summary_takes_the_place_of_the_older_part_and_deletes_nothing(house: House) -> None:
     """History cut to ten messages, compaction then deletes older history: it covers a range and deletes nothing."""
     flow = await long_talk(house)
@@ -124,6 +125,7 @@ async def test_killed_anywhere_there_is_one_summary(house: House, point: str) ->
     assert len(house.rows(messages.select().where(messages.c.role == "summary"))) == 1
 
 
+# TRAPS, Context: "Compaction frees nothing and fires every turn -> measured before and after, tries capped".
 @pytest.mark.parametrize("answer", ["", "I cannot.", "## Goal\n" + "- more words\n" * 2_000])
 async def test_what_does_not_help_is_no_summary_but_paid(house: House, answer: str) -> None:
     """Compaction frees nothing and fires every turn: measured before and after."""

@@ -47,6 +47,8 @@ def newest_user(messages: list[dict[str, Any]]) -> str:
     return str([text_of(m) for m in messages if m["role"] == "user"][-1])
 
 
+# TRAPS, Context: "Prune, compact or crash separates a tool call from its result", and "The current message reaches the
+# model twice".
 @generous
 @given(transcripts(), st.integers(0, 8), NOTES, PICTURES)
 def test_any_transcript_is_valid_input_at_every_level(

@@ -281,6 +281,7 @@ async def test_what_stops_a_turn(kind: str, ending: str, text: str | None, state
     assert [(one["text"], one["state"]) for one in script.finished] == ([(text, state)] if text else [])
 
 
+# TRAPS, Context: "Text and no tool calls both empty: 20 paid calls -> one nudge, then a plain message".
 async def test_one_empty_answer_is_nudged_two_end_the_turn() -> None:
     script = Script([{"kind": "empty"}, say()])
     ending, _ = await play(script)
@@ -305,6 +306,7 @@ async def test_an_overloaded_model_is_waited_for() -> None:
     assert [(r["waits"], r["iteration"]) for r in script.requests] == [(0, 0), (1, 0), (2, 0)]
 
 
+# TRAPS, Context: "429 never reaches the fallback model".
 async def test_patience_ends_with_the_fallback_then_with_an_explanation() -> None:
     script = Script([failed("overloaded")])
     _, steps = await play(script, fallback="other/model")

@@ -61,6 +61,7 @@ async def test_the_next_turn_asks_the_first_model_again(tmp_path: Any, template:
     await house.db.close()
 
 
+# TRAPS, Context: "the friendly error text counts as an answer -> ... sub-agents fall back too".
 async def test_a_sub_agent_falls_back_too(tmp_path: Any, template: Any, clean_environment: None) -> None:
     house = make_house(tmp_path / "h", template, fallback_agent_model="other/model", subagent_model="sub/model")
     conditions = await begin(house, origin="task")

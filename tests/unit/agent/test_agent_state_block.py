@@ -28,6 +28,7 @@ def add_task(house: House, session_id: str, name: str, **changes: Any) -> None:
         tx.execute(insert(tasks).values(row | changes))
 
 
+# TRAPS, Context: "After compaction the agent forgets running children -> pinned state block from records".
 async def test_after_a_summary_running_children_are_not_forgotten(house: House) -> None:
     """After compaction the agent forgets running children: the block is made of records."""
     older = await begin(house)

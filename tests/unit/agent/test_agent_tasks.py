@@ -142,6 +142,7 @@ async def test_only_open_tasks_of_the_same_chat_can_be_cancelled(house: House) -
         await OpenTasks(house.harness, SESSION).cancel(row(house).id)
 
 
+# TRAPS, Life and death: "no way to ask for status -> children ... can be listed, inspected, cancelled".
 async def test_open_tasks_are_listed(house: House) -> None:
     assert await OpenTasks(house.harness, SESSION).listed() == []
     flow = await delegate(house)

@@ -108,6 +108,7 @@ def test_the_level_is_heard(capsys: pytest.CaptureFixture[str], level: str, line
     assert logged(capsys, write, level=level).count("\n") == lines
 
 
+# TRAPS, Life and death: "httpx logs the bot token in URLs -> redaction in logs, errors, traces and step results".
 def test_talkative_libraries_are_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     """httpx writes the address of every request, and with it the bot's token."""
     set_up_logging("info")

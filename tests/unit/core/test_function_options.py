@@ -67,6 +67,7 @@ async def test_only_a_person_steers(functions: dict[str, Mapping[str, Any]]) -> 
     }
 
 
+# TRAPS, Life and death: "A cancel event without a match cancels every run".
 async def test_every_cancellation_has_a_match(functions: dict[str, Mapping[str, Any]]) -> None:
     """A cancel event without one would cancel every run."""
     assert {name: one["cancel"] for name, one in functions.items() if "cancel" in one} == {

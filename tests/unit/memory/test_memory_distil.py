@@ -139,6 +139,7 @@ async def test_what_fails_keeps_the_old_memory_and_stays_due(
     assert await chores(house) == ["distil 2026-01-04.md"]
 
 
+# TRAPS, Life and death: "Heartbeat burned 248 dollars on an idle session -> stop after N failed beats".
 async def test_the_pause_grows_with_every_failure_and_ends_with_a_success(house: House, yesterday: Path) -> None:
     """Heartbeat burned 248 dollars on an idle session."""
     house.model.answers = [ModelFailure(Trouble.OVERLOADED, "busy")]

@@ -49,6 +49,7 @@ async def test_the_first_run_takes_it_and_keeps_it(house: House) -> None:
     assert await claim(house, MINE) is Claim.HELD
 
 
+# TRAPS, Life and death: "Resume and a new message make two agents for one session -> lease with fencing token".
 async def test_a_newer_run_takes_it_and_the_older_never_gets_it_back(house: House) -> None:
     await begin(house, OLD)
     assert await begin(house, NEW) is Claim.HELD
