@@ -306,7 +306,6 @@ async def test_an_overloaded_model_is_waited_for() -> None:
     assert [(r["waits"], r["iteration"]) for r in script.requests] == [(0, 0), (1, 0), (2, 0)]
 
 
-# TRAPS, Context: "429 never reaches the fallback model".
 async def test_patience_ends_with_the_fallback_then_with_an_explanation() -> None:
     script = Script([failed("overloaded")])
     _, steps = await play(script, fallback="other/model")

@@ -12,6 +12,7 @@ FELL = Trials(fell_back=True)
 SUMMED = Trials(compacted=True)
 
 
+# TRAPS, Context: "429 never reaches the fallback model".
 @pytest.mark.parametrize(
     ("trouble", "trials", "has_fallback", "move", "after"),
     [
