@@ -45,6 +45,7 @@ from app.speech import Speech
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
 from app.web.feed import wait_for_answer
+from app.web.tasks import tasks_router
 from functions import all_functions
 from tools.background import end_background
 from tools.sandbox import make_sandbox
@@ -246,6 +247,7 @@ def _web(harness: Harness, engine: EngineLink, ways: list[WayIn]) -> FastAPI:
         if way.router is not None:
             app.include_router(way.router)
     app.include_router(api_router(harness, engine.runs, engine.name))
+    app.include_router(tasks_router(harness))
     app.include_router(
         dashboard_router(harness, engine.desk, elsewhere=engine.elsewhere, loopback=settings.host in LOOPBACK)
     )

@@ -17,6 +17,7 @@ from tools.search import find_tool, grep_tool
 from tools.send import send_file
 from tools.shell import bash_tool
 from tools.tasks import cancel_task, list_tasks
+from tools.tracked import external_job, task_block, task_complete, task_progress, task_reply, task_start
 from tools.transcribe import transcribe
 from tools.wakes import cancel_wake, list_wakes, schedule_wake
 from tools.web import web_fetch_tool
@@ -51,4 +52,10 @@ def make_toolbox(
         schedule_wake,
         list_wakes,
         cancel_wake,
+        task_start,
+        task_progress,
+        task_complete,
+        task_block,
+        external_job,
+        task_reply,
     )

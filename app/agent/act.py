@@ -12,6 +12,7 @@ from app.agent.announce import announce
 from app.agent.approval import hold
 from app.agent.artifact import keep_picture, keep_within, limit_bytes
 from app.agent.attend import attend
+from app.agent.delegated import ended, got_on, is_delegated
 from app.agent.flow import Call, Flow, Observation
 from app.agent.handover import hand_over
 from app.agent.harness import Harness
@@ -19,6 +20,7 @@ from app.agent.task_list import OpenTasks
 from app.agent.tasks import delegate_apart, send_start
 from app.agent.think import toolbox_of
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult
+from app.agent.tracked import OwnLedger
 from app.agent.undo import keeping_copies
 from app.agent.wakes import OwnWakes
 from app.db import Tx
@@ -161,6 +163,7 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         tasks=OpenTasks(harness, flow.session_key),
         wakes=OwnWakes(harness, flow),
         speech=harness.speech,
+        ledger=OwnLedger(harness, flow),
     )
     try:
         async with asyncio.timeout(tool.timeout_s):
@@ -185,6 +188,8 @@ async def _finish(harness: Harness, flow: Flow, begun: Begun, result: ToolResult
     def record(tx: Tx) -> list[dict[str, Any]]:
         now = harness.clock.now()
         calls.finish(tx, begun.record.id, ok=result.ok, result=text, now=now, artifact=artifact)
+        if result.ok and is_delegated(flow.session_key):
+            got_on(tx, harness, flow.session_key, flow.run_id, begun.record.step_key)
         return hand_over(tx, harness, flow, begun.record, result.files) if result.ok and result.files else []
 
     events = await harness.db.write(record)
@@ -202,6 +207,8 @@ async def observe(harness: Harness, flow: Flow, call: Mapping[str, Any], outcome
         call = calls.find(tx, flow.run_id, wanted.key)
         if call is not None:
             calls.finish(tx, call.id, ok=ok, result=text, now=harness.clock.now())
+            if call.child_key is not None:
+                ended(tx, harness, call.child_key, text, ok)
 
     await harness.db.write(record)
     return Observation(kind="done", ok=ok).wire()

@@ -107,7 +107,7 @@ def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
     children = calls.running_children(tx, asked.session_id)
     for child in children:
         calls.finish(tx, child.id, ok=False, result=STOPPED_TASK, now=now)
-        task_list.stop_session(tx, child.child_key or "", now)
+        task_list.stop_session(tx, harness, child.child_key or "")
     text = f"Stopped.{summary}" if stopped or children else "Nothing was running."
     return Done(text, stopped, tuple(child.child_key or "" for child in children))
 

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app.agent.announce import announce
+from app.agent.delegated import ended
 from app.agent.harness import Harness
 from app.agent.telling import tell
 from app.db import Tx
@@ -47,7 +48,9 @@ def _last_words(tx: Tx, spawn: SubagentSpawn) -> str:
 
 def _record(tx: Tx, harness: Harness, spawn: SubagentSpawn, answer: str, ok: bool) -> dict[str, Any] | None:
     now = harness.clock.now()
-    if spawn.mode != "wait":
+    if spawn.mode == "wait":
+        ended(tx, harness, spawn.sub_session_key, answer, ok)
+    else:
         return end_task(tx, harness, spawn.task_id, answer, ok)
     if spawn.parent_run_id is None or spawn.parent_step_key is None:
         return None
@@ -88,6 +91,7 @@ def end_task(tx: Tx, harness: Harness, task_id: str, answer: str, ok: bool) -> d
     state = TaskState.DONE if ok else TaskState.FAILED
     if row is None or not tasks.move(tx, row.id, OPEN, state, harness.clock.now(), answer):
         return None
+    ended(tx, harness, f"task:{row.id}", answer, ok)
     place = deposit.last_place(tx, row.session_id)
     if place is None:
         return None

@@ -6,7 +6,9 @@ from sqlalchemy import bindparam, select
 
 from app.db import Tx
 from app.sessions.calls import CallState
-from app.tables import approvals, calls, tasks
+from app.tables import approvals, calls, sessions, supervision, tasks
+from app.work import ledger
+from app.work.projection import Derived
 
 MAX_LINES = 12
 TEXT_CHARS = 160
@@ -28,9 +30,17 @@ ASKED = select(approvals.c.kind, approvals.c.tool, approvals.c.id).where(
     approvals.c.session_id == bindparam("session"), approvals.c.state == "pending"
 )
 
+TRACKED = (
+    select(supervision.c.task_id)
+    .join(sessions, sessions.c.key == supervision.c.owner_key)
+    .where(sessions.c.id == bindparam("session"), supervision.c.executor == "owner")
+    .order_by(supervision.c.created_at)
+    .limit(MAX_LINES)
+)
+
 
 def open_work(tx: Tx, session_id: str) -> dict[str, str]:
-    """By its id, a line for each sub-agent that works, task that waits or runs, and request that waits for a person."""
+    """By its id, a line for each sub-agent that works, task that waits, runs or is tracked, and request to a person."""
     children = tx.execute(CHILDREN, {"session": session_id}).all()
     lines = {
         child.child_key: f"- sub-agent {child.child_key} is running: {_short(child.arguments)}" for child in children
@@ -38,8 +48,15 @@ def open_work(tx: Tx, session_id: str) -> dict[str, str]:
     for row in tx.execute(TASKS, {"session": session_id}):
         due = f", due {row.due_at:%Y-%m-%d %H:%M} UTC" if row.due_at else ""
         lines.setdefault(row.id, f"- task {row.id} is {row.state}{due}: {_short(row.task)}")
+    for task_id in tx.scalars(TRACKED, {"session": session_id}).all():
+        lines.setdefault(task_id, _tracked(ledger.derived(tx, task_id)))
     asked = tx.execute(ASKED, {"session": session_id})
     return lines | {row.id: f"- {row.kind} {row.id} ({row.tool}) waits for a person" for row in asked}
+
+
+def _tracked(derived: Derived) -> str:
+    step = f", step {derived.current_step}" if derived.current_step else ""
+    return f"- tracked task {derived.task_id} is {derived.truth_state}{step}: {_short(derived.goal)}"
 
 
 def state_note(lines: Sequence[str]) -> str | None:

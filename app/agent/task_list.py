@@ -1,10 +1,10 @@
 """Open tasks as people and models see them: listed with their ids, and cancelled by them."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from app.agent.announce import announce
+from app.agent.delegated import given_up
 from app.agent.harness import Harness
 from app.db import Tx, moment
 from app.errors import NotFound
@@ -24,21 +24,22 @@ def cancel(tx: Tx, harness: Harness, session_key: str, task_id: str) -> dict[str
     if row is not None and row.session_key == session_key:
         if not tasks.move(tx, task_id, OPEN, TaskState.CANCELLED, now):
             raise NotFound(f"The task {task_id} has ended already ({row.state}).")
-        stop_session(tx, f"task:{task_id}", now)
+        stop_session(tx, harness, f"task:{task_id}")
         return cancelled_event(harness, task_id, session_key)
     session_id = session.find(tx, session_key)
     for child in calls.running_children(tx, session_id) if session_id else ():
         if child.child_key == task_id:
             calls.finish(tx, child.id, ok=False, result=CANCELLED, now=now)
-            stop_session(tx, task_id, now)
+            stop_session(tx, harness, task_id)
             return cancelled_event(harness, task_id, session_key)
     raise NotFound(f"There is no open task {task_id}.")
 
 
-def stop_session(tx: Tx, sub_session_key: str, now: datetime) -> None:
+def stop_session(tx: Tx, harness: Harness, sub_session_key: str) -> None:
     """Take a sub-agent's session away from its run: it ends at its next step, and a running tool within a second."""
+    given_up(tx, harness, sub_session_key)
     if sub_session := session.find(tx, sub_session_key):
-        session.stop(tx, sub_session, now)
+        session.stop(tx, sub_session, harness.clock.now())
 
 
 def cancelled_event(harness: Harness, task_id: str, session_key: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import select
 
 from app.agent.announce import announce
+from app.agent.delegated import began
 from app.agent.flow import Flow, Observation
 from app.agent.harness import Harness
 from app.agent.passed_on import with_context
@@ -169,6 +170,7 @@ def _admit(tx: Tx, harness: Harness, run_id: str, spawn: SubagentSpawn) -> str |
         if found is None or found.state != TaskState.RUNNING or _is_of_another_run(tx, spawn, run_id):
             return None
     task = row.task if row is not None else spawn.task
+    began(tx, harness, spawn, str(task))
     call = _parents_call(tx, spawn)
     if call is None:
         return str(task)

@@ -119,6 +119,34 @@ class Wakes(Protocol):
 
 
 @dataclass(frozen=True)
+class Sighting:
+    """What the model observed of a tracked task: `kind` and `data` as the ledger names them (STEP_PROGRESS, …)."""
+
+    task_id: str
+    kind: str
+    step: str | None = None
+    summary: str = ""
+    source: str = "owner"
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Ledger(Protocol):
+    """The tracked tasks of this conversation. Each method writes once for a step and says how the task stands then."""
+
+    async def start(self, step_key: str, goal: str, steps: Sequence[str]) -> str:
+        """Begin a task; its id is in the answer. Raises BadInput."""
+        ...
+
+    async def observe(self, step_key: str, seen: Sighting) -> str:
+        """Write down what was observed. Raises BadInput, and NotFound with the tasks that there are."""
+        ...
+
+    async def reply(self, step_key: str, seen: Sighting) -> str:
+        """Answer the monitor's question; the branch is in the data. Raises as `observe` does."""
+        ...
+
+
+@dataclass(frozen=True)
 class ToolContext:
     """What one call may know. A tool gets everything from here and reads no environment, clock or global.
 
@@ -138,6 +166,7 @@ class ToolContext:
     tasks: Tasks | None = None
     wakes: Wakes | None = None
     speech: Speech | None = None
+    ledger: Ledger | None = None
 
 
 ToolBody = Callable[..., Awaitable[ToolResult | str]]

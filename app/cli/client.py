@@ -175,6 +175,10 @@ class ServiceClient:
         body = {"decision": decision, "words": words}
         return await self._call("POST", f"/api/approvals/{quote(number, safe='')}", body=body)
 
+    async def tracked(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One request about tracked tasks; `path` is what follows `/api/tasks`, its parts quoted."""
+        return await self._call(method, f"/api/tasks{path}", body=body)
+
     async def _call(
         self,
         method: str,

@@ -77,8 +77,8 @@ class Observation:
     @property
     def evidence(self) -> dict[str, str]:
         """The proofs among EVIDENCE that are there, by name."""
-        given = self.data.get("evidence") or {}
-        return {name: str(given[name]) for name in EVIDENCE if given.get(name)}
+        given = self.data.get("evidence")
+        return {name: str(given[name]) for name in EVIDENCE if given.get(name)} if isinstance(given, Mapping) else {}
 
     def checked(self) -> "Observation":
         """The observation itself. Raises BadInput if it lacks what its kind needs."""
@@ -110,18 +110,29 @@ def _named(observation: Observation, name: str) -> None:
 def _started(observation: Observation) -> None:
     _named(observation, "goal")
     steps = observation.data.get("steps", [])
-    if not all(isinstance(step, str) and step.strip() and len(step) <= NAME_CHARS for step in steps):
+    if not isinstance(steps, list | tuple) or not all(
+        isinstance(step, str) and step.strip() and len(step) <= NAME_CHARS for step in steps
+    ):
         raise BadInput(f"STARTED: each step is a name of 1 to {NAME_CHARS} characters.")
     if len(set(steps)) != len(steps):
         raise BadInput("STARTED: two steps share a name.")
 
 
+def _proven(observation: Observation) -> None:
+    given = observation.data.get("evidence") or {}
+    unknown = sorted(set(given) - set(EVIDENCE)) if isinstance(given, Mapping) else ["a text"]
+    if unknown:
+        raise BadInput(f"{observation.kind}: evidence {unknown[0]} is not accepted: {', '.join(EVIDENCE)}.")
+
+
 def _job(observation: Observation) -> None:
+    _proven(observation)
     _named(observation, "job")
     _one_of(observation, "status", JOB_STATUSES)
 
 
 def _download(observation: Observation) -> None:
+    _proven(observation)
     _named(observation, "path")
     _one_of(observation, "status", tuple(Status))
 

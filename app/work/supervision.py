@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import delete, select, update
 
 from app.db import Tx, insert_if_absent, moment
+from app.errors import BadInput
 from app.tables import supervision
 
 
@@ -25,6 +26,11 @@ class Limits:
     external_s: int = 6 * 3600
     retries: int = 3
     asks: int = 3
+
+    def __post_init__(self) -> None:
+        idle = (self.heartbeat_s, self.stale_s, self.nudge_s)
+        if min(*idle, self.external_s) < 1 or min(self.retries, self.asks) < 0 or list(idle) != sorted(idle):
+            raise BadInput("Limits: accepted are seconds of at least 1 with heartbeat_s <= stale_s <= nudge_s.")
 
     @property
     def heartbeat(self) -> timedelta:

@@ -42,6 +42,12 @@ EFFECTS = {
     "schedule_wake": Effect.IDEMPOTENT,
     "list_wakes": Effect.READ,
     "cancel_wake": Effect.IDEMPOTENT,
+    "task_start": Effect.IDEMPOTENT,
+    "task_progress": Effect.IDEMPOTENT,
+    "task_complete": Effect.IDEMPOTENT,
+    "task_block": Effect.IDEMPOTENT,
+    "external_job": Effect.IDEMPOTENT,
+    "task_reply": Effect.IDEMPOTENT,
 }
 
 
@@ -57,7 +63,7 @@ def test_the_schemas_are_small_and_flat() -> None:
     text = json.dumps(schemas)
     assert "$ref" not in text and "$defs" not in text
     assert max(len(json.dumps(schema)) for schema in schemas) < 1700
-    assert len(text) < 15_000
+    assert len(text) < 24_000
 
 
 def test_every_schema_explains_itself_to_a_model() -> None:

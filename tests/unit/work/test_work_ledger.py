@@ -52,7 +52,7 @@ async def test_tasks_are_listed_by_their_newest_observation(house: House) -> Non
 
 
 async def test_a_watch_is_begun_once_and_looked_at_when_it_is_due(house: House) -> None:
-    limits = Limits(nudge_s=60)
+    limits = Limits(nudge_s=3600)
     assert await house.db.write(supervision.begin, TASK, owner_key="test:chat", now=START, limits=limits)
     assert not await house.db.write(supervision.begin, TASK, owner_key="other", now=START)
     (found,) = await house.db.read(supervision.due, START)

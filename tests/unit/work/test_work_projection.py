@@ -81,7 +81,7 @@ def test_any_evidence_makes_a_wait_legitimate(proof: str) -> None:
     assert (pending.name, pending.evidence, pending.is_suspicious) == ("film", {proof: "42"}, False)
 
 
-@pytest.mark.parametrize("evidence", [{}, {"job_id": ""}, {"told": "by the provider"}])
+@pytest.mark.parametrize("evidence", [{}, {"job_id": ""}])
 def test_a_claim_without_evidence_is_no_wait(evidence: dict[str, str]) -> None:
     line = Line().see(1, Kind.EXTERNAL_OBSERVED, job="film", status="pending", evidence=evidence)
     assert line.derived.truth_state is Truth.INCONSISTENT and line.derived.pending_external[0].is_suspicious
@@ -172,6 +172,8 @@ def test_giving_up_is_an_end() -> None:
         (Kind.OWNER_REPLY_RECORDED, {"branch": "F"}),
         (Kind.EXTERNAL_OBSERVED, {"job": "film"}),
         (Kind.EXTERNAL_OBSERVED, {"job": "film", "status": "timeout"}),
+        (Kind.EXTERNAL_OBSERVED, {"job": "film", "status": "pending", "evidence": {"word": "mine"}}),
+        (Kind.EXTERNAL_OBSERVED, {"job": "film", "status": "pending", "evidence": "yes"}),
         (Kind.DOWNLOAD_OBSERVED, {"status": "pending"}),
     ],
 )

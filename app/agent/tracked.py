@@ -1,0 +1,84 @@
+"""The tracked tasks of a conversation, as its tools write about them: only the owner's, only while they are open."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from app.agent.flow import Flow
+from app.agent.harness import Harness
+from app.agent.tool import Sighting
+from app.db import Tx
+from app.errors import BadInput, NotFound
+from app.work import ledger, overview, supervision, tracking
+from app.work.observation import Kind, Observation
+
+MAX_OPEN = 20
+
+
+@dataclass(frozen=True)
+class OwnLedger:
+    """The tracked tasks of one turn's conversation. Implements `Ledger` of the tool contract."""
+
+    harness: Harness
+    flow: Flow
+
+    async def start(self, step_key: str, goal: str, steps: Sequence[str]) -> str:
+        task_id = "k" + hashlib.sha256(f"{self.flow.run_id}:{step_key}".encode()).hexdigest()[:10]
+        data = {"goal": goal, "steps": list(steps), "owner": self.flow.session_key}
+        opening = self._observation(step_key, Sighting(task_id, Kind.STARTED, data=data))
+        return await self.harness.db.write(_start, self.flow.session_key, opening)
+
+    async def observe(self, step_key: str, seen: Sighting) -> str:
+        return await self.harness.db.write(_observe, self.flow.session_key, self._observation(step_key, seen))
+
+    async def reply(self, step_key: str, seen: Sighting) -> str:
+        return await self.harness.db.write(_reply, self.flow.session_key, self._observation(step_key, seen))
+
+    def _observation(self, step_key: str, seen: Sighting) -> Observation:
+        return Observation(
+            task_id=seen.task_id,
+            kind=Kind(seen.kind),
+            key=f"{self.flow.run_id}:{step_key}",
+            at=self.harness.clock.now(),
+            source=seen.source,
+            step=seen.step,
+            summary=seen.summary,
+            data=seen.data,
+        )
+
+
+def _start(tx: Tx, session_key: str, opening: Observation) -> str:
+    if not ledger.exists(tx, opening.task_id) and len(supervision.of_owner(tx, session_key)) >= MAX_OPEN:
+        raise BadInput(f"There are {MAX_OPEN} open tasks already; complete one, or answer E (give up) for it first.")
+    return overview.in_words(tracking.start(tx, opening))
+
+
+def _observe(tx: Tx, session_key: str, seen: Observation) -> str:
+    known = _known(tx, session_key, seen)
+    return known or overview.in_words(tracking.record(tx, _with_its_step(tx, seen)))
+
+
+def _reply(tx: Tx, session_key: str, seen: Observation) -> str:
+    known = _known(tx, session_key, seen)
+    return known or overview.in_words(tracking.reply(tx, seen))
+
+
+def _known(tx: Tx, session_key: str, seen: Observation) -> str | None:
+    """How the task stands, if this was written down before. Raises unless it is this conversation's, and open."""
+    found = ledger.of_task(tx, seen.task_id)
+    if not found or tracking.owner_of(found) != session_key:
+        own = ", ".join(watch.task_id for watch in supervision.of_owner(tx, session_key))
+        raise NotFound(f"This conversation has no task {seen.task_id!r}; open: {own or 'none'}.")
+    derived = ledger.derived(tx, seen.task_id)
+    if any(one.key == seen.key for one in found):
+        return overview.in_words(derived)
+    if derived.is_terminal:
+        raise BadInput(f"Task {seen.task_id} has ended ({derived.truth_state}); start another with task_start.")
+    return None
+
+
+def _with_its_step(tx: Tx, seen: Observation) -> Observation:
+    """A block or a job without a step belongs to the step that is worked on."""
+    if seen.step is not None or seen.kind not in (Kind.BLOCKED_CONFIRMED, Kind.EXTERNAL_OBSERVED):
+        return seen
+    return replace(seen, step=ledger.derived(tx, seen.task_id).current_step)

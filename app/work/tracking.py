@@ -1,0 +1,103 @@
+"""Writing about a tracked task: its start, what is observed of it, and its owner's answer to a question."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.db import Tx
+from app.errors import BadInput, NotFound
+from app.work import ledger, supervision
+from app.work.observation import EVIDENCE, Branch, Kind, Observation, Status
+from app.work.projection import Derived, StepState
+from app.work.supervision import Limits
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+DEFAULT_LIMITS = Limits()
+ON_THE_OWNERS_WORD = "Completed on the owner's word."
+
+
+def checked_id(task_id: str) -> str:
+    """An id that a person or a program chose. Raises BadInput with the accepted form."""
+    if not _ID.fullmatch(task_id):
+        raise BadInput(f"{task_id!r} is no task id; accepted: up to 100 letters, digits, dots, dashes and underscores.")
+    return task_id
+
+
+def start(
+    tx: Tx, opening: Observation, *, executor: str = "owner", limits: Limits = DEFAULT_LIMITS, watched: bool = True
+) -> Derived:
+    """Begin a task with its STARTED observation, whose data may name the `owner`'s session key, and watch over it.
+
+    Repeated under the same key it changes nothing. Raises BadInput if there is another task of this id.
+    """
+    if not ledger.append(tx, opening):
+        return ledger.derived(tx, opening.task_id)
+    found = ledger.of_task(tx, opening.task_id)
+    if len(found) > 1:
+        raise BadInput(f"There is a task {opening.task_id} already; choose another id.")
+    if watched:
+        supervision.begin(
+            tx, opening.task_id, owner_key=owner_of(found), now=opening.at, executor=executor, limits=limits
+        )
+    return ledger.derived(tx, opening.task_id)
+
+
+def record(tx: Tx, *seen: Observation) -> Derived:
+    """Write down what was seen of one task; how it stands then. Raises NotFound, and BadInput for an unknown step."""
+    task_id = seen[0].task_id
+    before = ledger.derived(tx, task_id)
+    if not before.task_id:
+        raise NotFound(f"There is no task {task_id}; `moab task list` shows those that there are.")
+    for one in seen:
+        if one.step is not None and before.workflow and one.step not in before.workflow:
+            raise BadInput(f"Task {task_id} has no step {one.step!r}; accepted: {', '.join(before.workflow)}.")
+        ledger.append(tx, one)
+    return ledger.derived(tx, task_id)
+
+
+def reply(tx: Tx, answer: Observation) -> Derived:
+    """Record the owner's answer to a question, and what the owner observed; how the task stands then.
+
+    `answer` is an OWNER_REPLY_RECORDED; besides `branch`, its data may have `reason` (C), `job` and `evidence` (D).
+    Its step is the one that is worked on (A) or blocked (C). Raises BadInput if the branch lacks something.
+    """
+    before = ledger.derived(tx, answer.task_id)
+    return record(tx, answer, *_observed(before, answer.checked()))
+
+
+def _observed(before: Derived, answer: Observation) -> Iterator[Observation]:
+    """What an answer says of the task besides being an answer, in the order in which it counts."""
+    branch = Branch(answer.data["branch"])
+    if branch is Branch.WORKING and answer.step:
+        yield _also(answer, Kind.STEP_PROGRESS, step=answer.step)
+    elif branch is Branch.DONE:
+        for name, state in before.step_states.items():
+            if state is not StepState.COMPLETED:
+                yield _also(answer, Kind.STEP_COMPLETED, step=name, summary=ON_THE_OWNERS_WORD)
+        yield _also(answer, Kind.TASK_COMPLETED)
+    elif branch is Branch.BLOCKED:
+        if not answer.data.get("reason"):
+            raise BadInput("C (blocked) needs a reason, such as TRANSIENT_NETWORK, EXECUTION_ERROR or NEEDS_A_PERSON.")
+        yield _also(answer, Kind.BLOCKED_CONFIRMED, step=answer.step, reason=answer.data["reason"])
+    elif branch is Branch.WAITING:
+        if not answer.data.get("job") or not answer.evidence:
+            raise BadInput(f"D (waiting outside) needs the job and evidence: one of {', '.join(EVIDENCE)}.")
+        given = {"job": answer.data["job"], "status": Status.PENDING, "evidence": answer.evidence}
+        yield _also(answer, Kind.EXTERNAL_OBSERVED, step=answer.step, **given)
+
+
+def _also(
+    answer: Observation, kind: Kind, *, step: str | None = None, summary: str | None = None, **data: Any
+) -> Observation:
+    key = f"{answer.key}:{kind}" + (f":{step}" if step else "")
+    said = answer.summary if summary is None else summary
+    return replace(answer, kind=kind, key=key, step=step, summary=said, data=data)
+
+
+def owner_of(observations: list[Observation]) -> str | None:
+    """The session key that a task belongs to, None if it belongs to none."""
+    opening = next((one.data for one in observations if one.kind is Kind.STARTED), {})
+    owner: Mapping[str, Any] = opening
+    return str(owner["owner"]) if owner.get("owner") else None

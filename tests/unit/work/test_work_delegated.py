@@ -1,0 +1,124 @@
+"""Delegated tasks write to the same ledger: they begin, get on, end and are cancelled there, once."""
+
+from typing import Any
+
+import pytest
+
+from app.agent.act import act, observe
+from app.agent.flow import Flow
+from app.agent.report import report
+from app.agent.supervise import run_monitor
+from app.agent.task_list import OpenTasks
+from app.agent.tasks import receive_task
+from app.agent.think import think
+from app.events import SubagentSpawn
+from app.tables import observations, supervision
+from app.work import ledger
+from app.work.observation import Kind
+from app.work.projection import Truth
+from tests.unit.agent.test_agent_commands import say
+from tests.unit.agent.test_agent_tasks import child, delegate, row, spawned
+from tests.unit.house import SESSION, House, ask, begin, run_id, wishes
+
+
+async def waited_for(house: House) -> tuple[Flow, SubagentSpawn]:
+    """A turn that waits for its sub-agent, and the task that it gave."""
+    flow = await begin(house)
+    house.model.answers = [wishes(("delegate_task", {"task": "count"}))]
+    await think(house.harness, flow, ask())
+    handed = await act(house.harness, flow, {"key": "tool#0.0", "name": "delegate_task", "durable": True})
+    spawn = SubagentSpawn.from_data(handed["invoke"])
+    await receive_task(house.harness, run_id(7), spawn)
+    return flow, spawn
+
+
+async def seen(house: House) -> list[Kind]:
+    ids = {one.task_id for one in house.rows(observations.select())}
+    return [one.kind for task_id in ids for one in await house.db.read(ledger.of_task, task_id)]
+
+
+async def works(house: House, flow: Flow, tool: str, **given: Any) -> None:
+    house.model.answers = [wishes((tool, given))]
+    await think(house.harness, flow, ask())
+    for _ in range(2):  # a step that is attempted again
+        await act(house.harness, flow, {"key": "tool#0.0", "name": tool})
+
+
+async def test_in_the_background_it_begins_gets_on_and_ends(house: House) -> None:
+    await delegate(house)
+    assert await seen(house) == [], "it has not begun"
+    flow = await child(house)
+    await child(house)  # a step that is attempted again
+    await works(house, flow, "look", at="sea")
+    for _ in range(2):
+        await report(house.harness, spawned(house), "There are 12.", True)
+    assert await seen(house) == [Kind.STARTED, Kind.HEARTBEAT, Kind.TASK_COMPLETED]
+    derived = await house.db.read(ledger.derived, row(house).id)
+    assert (derived.truth_state, derived.goal) == (Truth.COMPLETED, "count the ships")
+
+
+async def test_its_chat_watches_over_it_until_it_ends(house: House) -> None:
+    await delegate(house)
+    await child(house)
+    (watch,) = house.rows(supervision.select())
+    assert (watch.task_id, watch.owner_key, watch.executor) == (row(house).id, SESSION, "sub_agent")
+    await report(house.harness, spawned(house), "There are 12.", True)
+    await run_monitor(house.harness, house.clock.now())
+    assert house.rows(supervision.select()) == []
+
+
+async def test_a_tool_that_fails_is_no_progress(house: House) -> None:
+    await delegate(house)
+    await works(house, await child(house), "push", what="wall")
+    assert await seen(house) == [Kind.STARTED]
+
+
+async def test_one_that_failed_has_failed_for_good(house: House) -> None:
+    await delegate(house)
+    await child(house)
+    await report(house.harness, spawned(house), "I could not.", False)
+    derived = await house.db.read(ledger.derived, row(house).id)
+    assert derived.truth_state is Truth.FAILED and derived.blocks[0].summary == "I could not."
+
+
+async def test_one_that_is_cancelled_is_given_up(house: House) -> None:
+    await delegate(house)
+    await child(house)
+    await OpenTasks(house.harness, SESSION).cancel(row(house).id)
+    await report(house.harness, spawned(house), "too late", True)
+    assert await seen(house) == [Kind.STARTED, Kind.OWNER_REPLY_RECORDED]
+    assert (await house.db.read(ledger.derived, row(house).id)).truth_state is Truth.ABANDONED
+
+
+async def test_one_that_a_turn_waits_for_is_in_the_ledger_and_nobody_is_asked(house: House) -> None:
+    flow, spawn = await waited_for(house)
+    await report(house.harness, spawn, "12", True)
+    await observe(
+        house.harness, flow, {"key": "tool#0.0", "name": "delegate_task"}, {"ok": True, "value": {"text": "12"}}
+    )
+    assert await seen(house) == [Kind.STARTED, Kind.TASK_COMPLETED]
+    assert house.rows(supervision.select()) == []
+
+
+async def test_the_end_that_only_its_parent_saw_is_an_end(house: House) -> None:
+    flow, _ = await waited_for(house)
+    await observe(house.harness, flow, {"key": "tool#0.0", "name": "delegate_task"}, {"ok": False, "error": "it died"})
+    assert await seen(house) == [Kind.STARTED, Kind.BLOCKED_CONFIRMED]
+
+
+async def test_stop_gives_up_what_the_turn_waited_for(house: House) -> None:
+    await waited_for(house)
+    await say(house, "stop", "c1")
+    assert await seen(house) == [Kind.STARTED, Kind.OWNER_REPLY_RECORDED]
+
+
+@pytest.mark.parametrize("minutes", [29, 30])
+async def test_one_that_does_not_get_on_is_asked_about_in_the_chat_that_gave_it(house: House, minutes: int) -> None:
+    await delegate(house)
+    await child(house)
+    house.clock.advance(minutes * 60)
+    found = await run_monitor(house.harness, house.clock.now())
+    assert found["kinds"] == ({"NUDGE_MAIN_AGENT": 1} if minutes == 30 else {"STALE_PROGRESS": 1})
+    sent = [e for e in house.sender.of("agent.message.received") if e["data"]["origin"] == "the monitor"]
+    assert [e["data"]["sessionKey"] for e in sent] == ([SESSION] if minutes == 30 else [])
+    assert all("cancel_task" in e["data"]["message"] for e in sent)
