@@ -239,6 +239,11 @@ class Settings(BaseSettings):
         return (self.agent_workspace or self.home / "workspace").expanduser().resolve()
 
     @property
+    def speech_models(self) -> Path:
+        """The folder of speech models that were fetched, absolute."""
+        return self.home / "speech-models"
+
+    @property
     def database(self) -> str:
         """URL of the app database: sqlite:///path or postgresql://user@host/name."""
         return self.database_url or f"sqlite:///{self.home / 'moab.db'}"
@@ -305,11 +310,22 @@ MODEL_CLIENT_VARIABLES = {
 
 
 CHILD_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "TZ")
+CARD_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
 
-def child_environment() -> dict[str, str]:
+def child_environment(*more: str) -> dict[str, str]:
     """What commands of the agent inherit: enough to work, none of the service's keys."""
-    return {name: os.environ[name] for name in CHILD_VARIABLES if name in os.environ}
+    return {name: os.environ[name] for name in (*CHILD_VARIABLES, *more) if name in os.environ}
+
+
+def speech_environment() -> dict[str, str]:
+    """What the process that hears inherits: what a graphics card may need, no keys, and no network for models."""
+    return child_environment(*CARD_VARIABLES) | {"HF_HUB_OFFLINE": "1"}
+
+
+def download_environment() -> dict[str, str]:
+    """What a process that fetches something for an operator inherits: all but the word to stay off the network."""
+    return {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
 
 
 def bench_environment() -> dict[str, str]:

@@ -41,7 +41,7 @@ from app.migrate import migrate
 from app.notify import Notifier
 from app.platforms import Platform, channels_of, listen, names, open_platforms
 from app.sessions import calls
-from app.speech import Speech
+from app.speech import speech_of
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
 from app.web.feed import wait_for_answer
@@ -164,9 +164,7 @@ async def _build(
     channels = channels_of(platforms)
     for channel in channels.values():
         stack.push_async_callback(channel.close)
-    speech = Speech(
-        settings.whisper_model, settings.whisper_language, settings.whisper_device, settings.whisper_compute_type
-    )
+    speech = speech_of(settings)
     stack.push_async_callback(speech.close)
     home_id = hashlib.sha256(str(settings.home).encode()).hexdigest()[:12]
     harness = Harness(

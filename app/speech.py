@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.config import Settings, speech_environment
 from app.errors import BadInput, ConfigError, MoabError, ServiceUnavailable
 from app.recording import RATE, pieces_of
 
@@ -68,6 +69,18 @@ def bundled_model() -> Path | None:
     return next((found.parent for f in folders or () for found in sorted(Path(f).glob("*/model.bin"))), None)
 
 
+def speech_of(settings: Settings) -> "Speech":
+    """What listens as the settings say; it inherits nothing that a recording made by a stranger must not reach."""
+    return Speech(
+        settings.whisper_model,
+        settings.whisper_language,
+        settings.whisper_device,
+        settings.whisper_compute_type,
+        settings.speech_models,
+        speech_environment(),
+    )
+
+
 class Speech:
     """Owner of the worker process. One instance for a service; recordings share it piece by piece."""
 
@@ -77,10 +90,17 @@ class Speech:
         language: str = "",
         device: str = "auto",
         compute_type: str = "int8",
+        models: Path | None = None,
+        environment: Mapping[str, str] | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
-        """`model` is a name such as small or a folder; "" is the one of the package. `language` "" is detected."""
-        self._arguments = ("--model", model, "--device", device, "--compute-type", compute_type)
+        """`model` is a name such as small or a folder; "" is the one of the package. `language` "" is detected.
+
+        `models` is the folder of models that were fetched; `environment` is the worker's, None for our own.
+        """
+        place = () if models is None else ("--models", str(models))
+        self._arguments = ("--model", model, "--device", device, "--compute-type", compute_type, *place)
+        self._environment = environment
         self._language = language
         self._idle_s = idle_s
         self._lock = asyncio.Lock()
@@ -176,6 +196,7 @@ class Speech:
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
             cwd=ROOT,
+            env=self._environment,
             limit=MAX_LINE,
         )
 
@@ -211,8 +232,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 class Listener:
     """The model, loaded once, and the recordings that are listened to."""
 
-    def __init__(self, model: str, device: str, compute_type: str) -> None:
-        self._wanted = (model, device, compute_type)
+    def __init__(self, model: str, device: str, compute_type: str, models: str | None) -> None:
+        self._wanted = (model, device, compute_type, models)
         self._model: Any = None
         self._jobs: dict[int, Iterator[dict[str, Any]]] = {}
 
@@ -262,7 +283,7 @@ class Listener:
         return self._model
 
 
-def load_model(model: str, device: str, compute_type: str) -> Any:
+def load_model(model: str, device: str, compute_type: str, models: str | None) -> Any:
     """A faster-whisper model from this machine, never from the network; raises ConfigError with what to do."""
     from faster_whisper import WhisperModel
 
@@ -270,7 +291,9 @@ def load_model(model: str, device: str, compute_type: str) -> Any:
     if where is None:
         raise ConfigError(f"There is no speech model on this machine: run `{SETUP_COMMAND}` where this service runs.")
     try:
-        return WhisperModel(str(where), device=device, compute_type=compute_type, local_files_only=True)
+        return WhisperModel(
+            str(where), device=device, compute_type=compute_type, download_root=models, local_files_only=True
+        )
     except FileNotFoundError as error:  # what the hub's client raises is one of these
         command = f"{SETUP_COMMAND} --model {model}"
         raise ConfigError(
@@ -296,13 +319,23 @@ def _listen(model: Any, samples: Any, language: str) -> tuple[str, str, float]:
     return text, str(info.language or ""), round(min(confidence, 1.0), 3)
 
 
-def run(model: str, device: str, compute_type: str) -> int:
+def fetch_model(model: str, models: str | None) -> None:
+    """Bring a model onto this machine, over the network. Raises ConfigError with what went wrong."""
+    from faster_whisper import download_model
+
+    try:
+        download_model(model, cache_dir=models)
+    except Exception as error:  # the hub's client has dozens of errors, and each must reach a person as a sentence
+        raise ConfigError(f"{type(error).__name__}: {error}"[:500]) from error
+
+
+def run(model: str, device: str, compute_type: str, models: str | None) -> int:
     """Answer requests, a line of JSON each, until stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)  # a recording takes every core: whoever waits for an answer of the service comes first
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever native code writes on stdout must not be taken for an answer
-    listener = Listener(model, device, compute_type)
+    listener = Listener(model, device, compute_type, models)
     for line in sys.stdin:
         answer = listener.answer(json.loads(line))
         if answer is not None:
@@ -312,12 +345,20 @@ def run(model: str, device: str, compute_type: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the worker."""
+    """Entry point of the worker; with --fetch it fetches a model instead."""
     parser = argparse.ArgumentParser(prog="python -m app.speech", description="Listen to recordings.")
-    for name in ("--model", "--device", "--compute-type"):
+    for name in ("--model", "--device", "--compute-type", "--fetch"):
         parser.add_argument(name, default="")
+    parser.add_argument("--models", default=None)
     given = parser.parse_args(arguments)
-    return run(given.model, given.device, given.compute_type)
+    if not given.fetch:
+        return run(given.model, given.device, given.compute_type, given.models)
+    try:
+        fetch_model(given.fetch, given.models)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

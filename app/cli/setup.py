@@ -11,10 +11,18 @@ if TYPE_CHECKING:
     from app.config import Settings
 
 
-def setup(name: Annotated[str, typer.Argument(metavar="PLATFORM", help="Such as telegram or slack.")]) -> None:
-    """Set a platform up, step by step."""
+def setup(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A platform such as telegram or slack, or voice.")],
+    model: Annotated[str, typer.Option(help="With voice: the model that hears, such as small.")] = "",
+) -> None:
+    """Set a platform up, step by step; or what hears voice messages."""
     from app.platforms import set_up
 
+    if name == "voice":
+        from app.cli.voice import set_up_voice
+
+        asyncio.run(set_up_voice(TerminalDesk(), model))
+        return
     asyncio.run(set_up(name)(TerminalDesk()))
 
 

@@ -41,7 +41,7 @@ ONLY = {
     "tools": {*BASE, "agent.tool", "agent.output"},
     "webhooks": BASE,
     "local_model": {"errors"},
-    "speech": {"errors", "recording"},
+    "speech": {"config", "errors", "recording"},
     "recording": {"errors"},
     "cli.client": {"errors", "events"},
     "agent.loop": {"agent.flow", "agent.llm", "agent.recovery", "agent.repetition"},

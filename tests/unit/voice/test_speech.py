@@ -132,8 +132,8 @@ async def test_the_memory_is_given_back_when_nobody_speaks() -> None:
 
 
 @hears
-async def test_a_model_that_is_not_here_is_not_waited_for() -> None:
-    listening = Speech(model="small")
+async def test_a_model_that_is_not_here_is_not_waited_for(tmp_path: Path) -> None:
+    listening = Speech(model="small", models=tmp_path)
     with pytest.raises(ConfigError, match="moab setup voice --model small"):
         await listening.transcribe(AUDIO / "jfk.ogg")
     await listening.close()
