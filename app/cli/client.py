@@ -166,6 +166,14 @@ class ServiceClient:
         """What models cost: `{"rows": ..., "total": ..., "budgets": ...}`."""
         return await self._call("GET", "/api/usage", query={"by": by, "days": str(days)})
 
+    async def state(self) -> dict[str, Any]:
+        """What is going on, as docs/state.schema.json says."""
+        return await self._call("GET", "/api/state")
+
+    async def beat_now(self) -> dict[str, Any]:
+        """Let the heart beat at once: `{"last": when it did before}`."""
+        return await self._call("POST", "/api/heartbeat")
+
     async def approvals(self) -> list[dict[str, Any]]:
         """What waits for a person, oldest first."""
         return list((await self._call("GET", "/api/approvals")).get("approvals", ()))

@@ -19,6 +19,7 @@ from app.cli.bench import bench
 from app.cli.runs import runs
 from app.cli.service import read_settings, the_service
 from app.cli.setup import setup
+from app.cli.state import state
 from app.cli.tasks import tasks
 from app.errors import ConfigError, MoabError
 
@@ -33,6 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(runs)
+app.add_typer(state)
 app.add_typer(approvals, name="approvals")
 app.add_typer(tasks, name="task")
 app.add_typer(bench, name="bench")

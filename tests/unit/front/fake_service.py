@@ -26,6 +26,9 @@ class FakeService:
         self.history: list[dict[str, Any]] = []
         self.runs: list[dict[str, Any]] = []
         self.approvals: list[dict[str, Any]] = []
+        self.others: dict[str, Callable[[], Any]] = {}
+        """What else is answered, by method and path: `GET state`."""
+
         self.refuse: list[tuple[int, Any]] = []
         self.refuse_posts: list[tuple[int, Any]] = []
         self.unsettled_looks = 0
@@ -76,6 +79,8 @@ class FakeService:
                     return 200, self._feed(int(query["after"]), wait)
                 case ["GET", "api", "sessions", _, "messages"]:
                     return 200, {"messages": self.history[-int(query["limit"]) :]}
+                case [_, "api", *rest] if (other := self.others.get(f"{method} {'/'.join(rest)}")) is not None:
+                    return 200, other()
                 case ["GET", "api", "approvals"]:
                     return 200, {"approvals": self.approvals}
                 case ["POST", "api", "approvals", number]:
@@ -153,7 +158,7 @@ def _handler(service: FakeService) -> type[BaseHTTPRequestHandler]:
             self._handle({})
 
         def do_POST(self) -> None:
-            self._handle(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self._handle(json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}"))
 
         def _handle(self, body: dict[str, Any]) -> None:
             url = urlsplit(self.path)

@@ -1,0 +1,121 @@
+"""The whole state as one JSON document, for `moab state`: docs/state.schema.json says its form."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from app.agent import checklist
+from app.agent.announce import announce
+from app.agent.harness import Harness
+from app.agent.night import is_night
+from app.db import Tx, moment
+from app.errors import ServiceUnavailable
+from app.events import WakeDue
+from app.ids import new_id
+from app.sessions.tasks import OPEN
+from app.tables import sessions, tasks
+from app.web.approvals import open_approvals
+from app.work import ledger, rounds, supervision, wakes
+from app.work.supervision import Supervision
+from app.work.wakes import Wake
+
+TEXT_CHARS = 500
+
+
+def state(tx: Tx, harness: Harness) -> dict[str, Any]:
+    """What is going on: goals, tasks, wakes, requests that wait for a person, watched folders, and the beats."""
+    now = harness.clock.now()
+    return {
+        "at": now.isoformat(),
+        "agent": harness.settings.agent_name,
+        "version": harness.code_version,
+        "beat": _beat(tx, harness, now),
+        "tasks": [_tracked(tx, watch) for watch in supervision.everything(tx)] + _delegated(tx),
+        "wakes": [_wake(wake) for wake in wakes.all_open(tx)],
+        "approvals": open_approvals(tx),
+    }
+
+
+async def beat_now(harness: Harness) -> dict[str, Any]:
+    """Let the heart beat at once and look at its checklist, if it is day; when it has beaten last before.
+
+    Raises ServiceUnavailable if the engine does not take the wish.
+    """
+
+    def prepare(tx: Tx) -> str | None:
+        checklist.look_now(tx, harness.clock.now())
+        last = rounds.find(tx, "beat")
+        return last.last_at.isoformat() if last is not None else None
+
+    last = await harness.db.write(prepare)
+    if not await announce(harness, [WakeDue().to_wire(f"beat:{new_id(harness.clock)}")]):
+        raise ServiceUnavailable("The engine does not take events right now; try again.")
+    return {"last": last}
+
+
+def _beat(tx: Tx, harness: Harness, now: datetime) -> dict[str, Any]:
+    settings = harness.settings
+    last, looked = rounds.find(tx, "beat"), rounds.find(tx, checklist.ROUND)
+    return {
+        "cron": settings.beat_cron,
+        "zone": settings.timezone,
+        "last": _time(last.last_at if last else None),
+        "next": _time(wakes.next_instant(settings.beat_cron, settings.timezone, now)),
+        "night": is_night(now, harness.daily_log.zone, settings.quiet),
+        "checklist": {
+            "last": _time(looked.last_at if looked else None),
+            "next": _time(looked.next_at if looked else None),
+            "failures": looked.failures if looked else 0,
+        },
+    }
+
+
+def _wake(wake: Wake) -> dict[str, Any]:
+    return {
+        "id": wake.id,
+        "sessionKey": wake.session_key,
+        "reason": wake.reason[:TEXT_CHARS],
+        "dueAt": wake.due_at.isoformat(),
+        "cron": wake.cron,
+        "zone": wake.zone,
+        "fired": wake.fired,
+    }
+
+
+def _tracked(tx: Tx, watch: Supervision) -> dict[str, Any]:
+    """A task that the monitor watches over, as its observations say."""
+    derived = ledger.derived(tx, watch.task_id)
+    return {
+        "id": watch.task_id,
+        "kind": "tracked",
+        "sessionKey": watch.owner_key,
+        "state": str(derived.truth_state),
+        "step": derived.current_step,
+        "about": derived.goal[:TEXT_CHARS],
+        "dueAt": None,
+        "createdAt": watch.created_at.isoformat(),
+    }
+
+
+def _delegated(tx: Tx) -> list[dict[str, Any]]:
+    """Tasks of sub-agents that nobody waits for and that are not over."""
+    query = select(tasks, sessions.c.key.label("session_key")).join(sessions, sessions.c.id == tasks.c.session_id)
+    rows = tx.execute(query.where(tasks.c.state.in_(OPEN)).order_by(tasks.c.created_at, tasks.c.id)).all()
+    return [
+        {
+            "id": row.id,
+            "kind": row.mode,
+            "sessionKey": row.session_key,
+            "state": row.state,
+            "step": None,
+            "about": row.task[:TEXT_CHARS],
+            "dueAt": _time(moment(row.due_at)),
+            "createdAt": _time(moment(row.created_at)),
+        }
+        for row in rows
+    ]
+
+
+def _time(at: datetime | None) -> str | None:
+    return at.isoformat() if at is not None else None

@@ -1,0 +1,29 @@
+"""`moab state` and `moab heartbeat`, each in a process of its own against a service that is a script."""
+
+import json
+
+from tests.unit.front.conftest import Moab
+from tests.unit.front.fake_service import FakeService
+
+
+def beat(last: str | None) -> dict[str, dict[str, str | None]]:
+    return {"beat": {"last": last, "next": "2026-01-05T12:01:00+00:00", "cron": "* * * * *", "zone": "UTC"}}
+
+
+def test_the_state_is_one_json_document(moab: Moab, service: FakeService) -> None:
+    service.others = {"GET state": lambda: beat(None) | {"wakes": []}}
+    assert json.loads(moab("state").stdout) == beat(None) | {"wakes": []}
+
+
+def test_the_heartbeat_is_told_in_a_line(moab: Moab, service: FakeService) -> None:
+    service.others = {"GET state": lambda: beat(None)}
+    said = moab("heartbeat").stdout
+    assert said == "The heart has not beaten yet. It beats next at 2026-01-05T12:01:00+00:00 (* * * * *, UTC).\n"
+
+
+def test_a_beat_at_once_is_waited_for(moab: Moab, service: FakeService) -> None:
+    before, after = beat("2026-01-05T11:59:00+00:00"), beat("2026-01-05T12:00:30+00:00")
+    looks = iter([before, before, after])
+    service.others = {"POST heartbeat": lambda: {"last": before["beat"]["last"]}, "GET state": lambda: next(looks)}
+    said = moab("heartbeat", "--now").stdout
+    assert said.startswith("The heart beat last at 2026-01-05T12:00:30+00:00.")
