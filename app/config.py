@@ -103,6 +103,8 @@ class Settings(BaseSettings):
     approval_expires: str = "12h"
     heartbeat_cron: str = ""
     timezone: str = "UTC"
+    device_folders: Annotated[tuple[Path, ...], NoDecode] = ()
+    delivery_folder: Path | None = None
     quiet_hours: str = "23:00-06:00"
     wake_chain: Annotated[int, Field(ge=0, le=100)] = 0
 
@@ -158,6 +160,20 @@ class Settings(BaseSettings):
         mode="before",
     )(_names)
     _pairs = field_validator("tool_policy", mode="before")(_decisions)
+
+    @field_validator("device_folders", mode="before")
+    @classmethod
+    def _folders(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("device_folders", "delivery_folder")
+    @classmethod
+    def _absolute(cls, value: Any) -> Any:
+        folders = [folder.expanduser() for folder in (value if isinstance(value, tuple) else (value,)) if folder]
+        wrong = [folder for folder in folders if not folder.is_absolute()]
+        if wrong:
+            raise ValueError(f"{str(wrong[0])!r} is not accepted: whole paths, such as /srv/sync or ~/Sync")
+        return tuple(folders) if isinstance(value, tuple) else next(iter(folders), None)
 
     @field_validator("approval_admins")
     @classmethod

@@ -46,6 +46,7 @@ from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
 from app.web.feed import wait_for_answer
 from app.web.tasks import tasks_router
+from app.work.library import Library
 from functions import all_functions
 from tools.background import end_background
 from tools.sandbox import make_sandbox
@@ -183,6 +184,7 @@ async def _build(
         ),
         toolbox=make_toolbox(environment=child_environment(), secrets=settings.secrets(), sandbox=sandbox),
         workspace=workspace,
+        library=Library(workspace.root),
         daily_log=DailyLog(workspace.logs, ZoneInfo(settings.timezone), clock),
         boot_id=f"{home_id}:{new_id(clock)}",
         code_version=importlib.metadata.version("moab"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import inngest
 
+from app.agent.folders import keep_working
 from app.agent.harness import Harness
 from app.agent.housekeeping import CHORES, look_around, settle
 from app.agent.steps import DurableSteps, unless_crashed
@@ -31,6 +32,7 @@ def heartbeat(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any
         done: dict[str, Any] = {}
         if turn_id is None:
             done["sweep"] = await steps.run("sweep", sweep, harness)
+            done["work"] = await steps.run("work", keep_working, harness)
         found = unless_crashed(await steps.run("look", look_around, harness, turn_id, session_key))
         chores = [chore for chore in found.get("chores", ()) if chore["step"] in CHORES]
         done["chores"] = [

@@ -6,7 +6,9 @@ from typing import Any
 import inngest
 from pydantic import ValidationError
 
+from app.agent.dispatch import MODE
 from app.agent.flow import Flow
+from app.agent.goal_run import run_try
 from app.agent.harness import Harness
 from app.agent.loop import run_turn
 from app.agent.report import report
@@ -35,6 +37,8 @@ def sub_agent(client: inngest.Inngest, harness: Harness) -> inngest.Function[Any
     async def work(ctx: inngest.Context, spawn: SubagentSpawn, steps: DurableSteps) -> dict[str, Any]:
         if spawn.due_at is not None:
             await steps.sleep_until("until-due", datetime.fromisoformat(spawn.due_at))
+        if spawn.mode == MODE:
+            return dict(await run_try(steps, harness, ctx.run_id, spawn))
         received = await steps.run("receive", receive_task, harness, ctx.run_id, spawn)
         flow = Flow.model_validate(unless_crashed(received))
         if flow.stop is not None and spawn.mode != "wait":

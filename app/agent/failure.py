@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.agent.announce import announce
+from app.agent.goal_end import fail_try
 from app.agent.harness import Harness
 from app.agent.report import fail_task
 from app.agent.telling import is_kept, tell
@@ -17,6 +18,8 @@ log = logging.getLogger("moab.agent")
 
 SORRY = "Something went wrong and I could not finish this. The message is kept; please try again. (run {run_id})"
 
+STEP_FAILED = "it failed inside the service"
+
 TASK_FAILED = "The task failed inside the service and came to no answer."
 
 
@@ -27,8 +30,9 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     log.error("The run %s of %s failed: %s", run_id, failed.get("function_id"), error.get("message"))
     found = await harness.db.write(_close, harness, run_id, str(error.get("message", ""))[:500])
     ended = await harness.db.write(fail_task, harness, run_id, _task_of(failed), TASK_FAILED)
-    if ended is not None:
-        await announce(harness, [ended])
+    next_tries = await harness.db.write(fail_try, harness, run_id, _task_of(failed), STEP_FAILED)
+    if ended is not None or next_tries:
+        await announce(harness, [*([ended] if ended is not None else []), *next_tries])
     if found is None:
         return {"told": False}
     events, session_key = found

@@ -14,6 +14,7 @@ from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.notify import Notifier
 from app.speech import Speech
+from app.work.library import Library
 
 APP_ID = "moab"
 
@@ -31,6 +32,7 @@ class Harness:
     toolbox: Toolbox
     workspace: Workspace
     daily_log: DailyLog
+    library: Library
     boot_id: str
     code_version: str
     platforms: tuple[str, ...] = ()

@@ -180,13 +180,14 @@ async def _act_all(steps: Steps, body: Bodies, thought: Thought) -> str | None:
         kinds = [(await _decided(steps, body, call, seen)).kind for call, seen in pairs]
         return next((kind for kind in kinds if kind != "done"), None)
     for call in thought.calls:
-        observation = await (_delegate(steps, body, call) if call.durable else _act(steps, body, call))
+        observation = await (_delegate(steps, body, call) if call.durable else run_call(steps, body, call))
         if observation.kind != "done":
             return observation.kind
     return None
 
 
-async def _act(steps: Steps, body: Bodies, call: Call) -> Observation:
+async def run_call(steps: Steps, body: Bodies, call: Call) -> Observation:
+    """One recorded call, and what came of it once whoever has to decide on it has."""
     seen = Observation.model_validate(await steps.run(f"tool-{call.name}", body.act, call.wire()))
     return await _decided(steps, body, call, seen)
 
@@ -201,7 +202,7 @@ async def _decided(steps: Steps, body: Bodies, call: Call, seen: Observation) ->
 
 
 async def _delegate(steps: Steps, body: Bodies, call: Call) -> Observation:
-    begun = await _act(steps, body, call)
+    begun = await run_call(steps, body, call)
     if begun.kind != "invoke" or begun.invoke is None:
         return begun
     outcome = await steps.invoke("delegate", "sub-agent", begun.invoke)

@@ -48,7 +48,7 @@ class Workspace:
         """On the first start put in the files that are missing; afterwards a deleted file stays deleted."""
         if (self.root / OWN_FOLDER).exists():
             return False
-        for source in sorted(SEED.rglob("*.md")):
+        for source in sorted(path for path in SEED.rglob("*") if path.suffix in (".md", ".yaml")):
             target = self.root / source.relative_to(SEED)
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)

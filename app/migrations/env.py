@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from app import goal_tables  # noqa: F401 - adds its tables to the metadata
 from app.tables import is_described, metadata
 
 context.configure(

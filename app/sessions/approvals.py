@@ -12,6 +12,7 @@ from sqlalchemy import literal, select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.events import Destination, MessageReceived, wire_safe
+from app.goal_tables import goals
 from app.tables import approvals, calls, deliveries, messages, sessions, tasks, turns
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -169,11 +170,14 @@ def whom(tx: Tx, session_id: str, channels: Sequence[str]) -> Asked | None:
 
 
 def _parent(tx: Tx, session_id: str) -> str | None:
-    """The session whose turn delegated to this one."""
+    """The session whose turn delegated to this one, or whose goal it works for."""
     key = tx.scalar(select(sessions.c.key).where(sessions.c.id == session_id)) or ""
     awaited: str | None = tx.scalar(select(calls.c.session_id).where(calls.c.child_key == key).limit(1))
     if awaited is not None:
         return awaited
+    if key.startswith("goal:"):
+        told: str | None = tx.scalar(select(goals.c.session_id).where(goals.c.id == key.split(":")[1]))
+        return told
     apart: str | None = tx.scalar(select(tasks.c.session_id).where(tasks.c.id == key.removeprefix("task:")))
     return apart
 

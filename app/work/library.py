@@ -28,6 +28,7 @@ class Library:
     def __init__(self, workspace: Path) -> None:
         self._folder = workspace / FOLDER
         self._known: dict[str, tuple[tuple[int, int, int], Pipeline | str]] = {}
+        self._told = ""
 
     def look(self) -> Shelf:
         """All of it as it is now; a file that did not change is not read again, a new fault is logged once."""
@@ -47,6 +48,12 @@ class Library:
             accepted = ", ".join(shelf.pipelines) or "none; put one into pipelines/"
             raise NotFound(f"There is no pipeline {name!r}; there are: {accepted}.")
         return shelf.pipelines[name]
+
+    def complain(self, fault: str) -> None:
+        """Log what is wrong with the files beside it, once as long as it stays the same; "" if nothing is."""
+        if fault and fault != self._told:
+            log.warning("%s", fault, extra={"action": "pipeline"})
+        self._told = fault
 
     def _read(self, name: str, path: Path) -> tuple[tuple[int, int, int], Pipeline | str]:
         try:

@@ -87,6 +87,9 @@ class Step(BaseModel):
             for text in getattr(self, name):
                 yield name, text
 
+    def needs_source(self) -> bool:
+        return any(name in ("source", "text.source") for _, text in self.templated() for name in names_in(text))
+
 
 class Pipeline(BaseModel):
     """A whole pipeline; its name is its file's. `accepts` are endings of source files, all if there are none."""
@@ -100,6 +103,11 @@ class Pipeline(BaseModel):
 
     def step(self, step_id: str) -> Step:
         return next(step for step in self.steps if step.id == step_id)
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether a goal of it begins with a file."""
+        return bool(self.accepts) or any(step.needs_source() for step in self.steps)
 
 
 COMMON = {"id", "action", "tool", "max_retries", "timeout", "needs"}
@@ -252,7 +260,7 @@ def _fits(pipeline: Pipeline, step: Step) -> Iterator[str]:
         form = f"accepted: {wanted}" if wanted else f"{step.action} takes none"
         yield f"tool: {step.tool!r} cannot do {step.action}; {form}"
     before = behind(pipeline, step.id)
-    known = {*FACTS, *before, *(f"text.{name}" for name in before), *(ENTRY if step.each else ())}
+    known = {*FACTS, "text.source", *before, *(f"text.{name}" for name in before), *(ENTRY if step.each else ())}
     for field, text in step.templated():
         for name in names_in(text):
             if name not in known:
@@ -264,6 +272,8 @@ def _fits(pipeline: Pipeline, step: Step) -> Iterator[str]:
         yield f"redo: {step.redo!r} cannot be done again; accepted: an llm step that this one needs"
     elif step.redo:
         yield from _once_only(pipeline, step)
+    if step.action is Action.CLEANUP and step.input != ("{source}",):
+        yield "input: accepted is {source}: only the goal's own source file is moved"
     if step.each and step.each not in {n for n in before if pipeline.step(n).answer == "topics"}:
         yield f"each: {step.each!r} gives no topics; accepted: an llm step with answer: topics that this one needs"
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Mapping
 
-FACTS = ("goal", "title", "slug", "date", "source")
-"""What every goal knows: its id, a title, a short name for files, the day it began, and the path of its source."""
+FACTS = ("goal", "title", "slug", "date", "source", "file")
+"""What every goal knows: its id, a title, a short name for files, the day it began, its source's path and its name."""
 
 ENTRY = ("topic", "entry")
 """What an edit with `each` knows besides: the page's name and the sentence for it."""

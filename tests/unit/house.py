@@ -37,6 +37,7 @@ from app.memory.daily_log import DailyLog
 from app.memory.workspace import Workspace
 from app.migrate import migrate
 from app.tables import deliveries
+from app.work.library import Library
 
 SESSION = "test:chat"
 HOME = "home"
@@ -285,6 +286,7 @@ def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> 
         llm=model,
         toolbox=sample_tools(log),
         workspace=workspace,
+        library=Library(workspace.root),
         daily_log=DailyLog(workspace.logs, ZoneInfo(conditions.timezone), clock),
         boot_id=f"{HOME}:boot1",
         code_version="0",

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 OURS = ("app", "functions", "tools", "webhooks")
 
 BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "sentences", "failpoints"}
-STORE = {"db", "tables", "migrate", "migrations"}
+STORE = {"db", "tables", "goal_tables", "migrate", "migrations"}
 KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording"}
 EDGE = {"functions", "webhooks", "web"}
 OUTER = {"engines", "main", "cli", "local_model", "platforms"}
@@ -30,8 +30,9 @@ SAME_LEVEL = {
     "events": {"errors"},
     "ids": {"clock"},
     "tables": {"db"},
+    "goal_tables": {"tables"},
     "migrate": {"db", "migrations"},
-    "migrations": {"tables"},
+    "migrations": {"tables", "goal_tables"},
     "speech": {"recording"},
     "main": {"engines", "local_model", "platforms"},
     "cli": OUTER - {"cli"},

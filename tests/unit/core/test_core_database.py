@@ -12,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import IntegrityError
 
+from app import goal_tables  # noqa: F401 - adds its tables to the metadata
 from app.db import Database, Tx, insert_if_absent, moment
 from app.errors import ConfigError
 from app.migrate import migrate, run

@@ -6,7 +6,19 @@ import pytest
 
 from app.memory.workspace import MAX_FILE_CHARS, Workspace
 
-SEEDED = ["HEARTBEAT.md", "MEMORY.md", "SOUL.md", "USER.md", "skills/writing-skills/SKILL.md"]
+SEEDED = [
+    "HEARTBEAT.md",
+    "MEMORY.md",
+    "SOUL.md",
+    "USER.md",
+    "pipelines/podcast_from_audio.yaml",
+    "pipelines/podcast_from_transcript.yaml",
+    "pipelines/prompts/podcast_summary.md",
+    "pipelines/prompts/podcast_topics.md",
+    "skills/orchestrator/SKILL.md",
+    "skills/writing-skills/SKILL.md",
+    "watch.yaml",
+]
 
 
 @pytest.fixture
@@ -15,7 +27,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def files(workspace: Workspace) -> list[str]:
-    return sorted(path.relative_to(workspace.root).as_posix() for path in workspace.root.rglob("*.md"))
+    return sorted(path.relative_to(workspace.root).as_posix() for path in workspace.root.rglob("*.*") if path.is_file())
 
 
 def test_the_first_start_puts_the_files_in(workspace: Workspace) -> None:
@@ -55,7 +67,10 @@ def test_reading_what_is_there(workspace: Workspace) -> None:
     (workspace.logs / "2026-01-04.md").write_text("- 12:00 coffee")
     known = workspace.read("2026-01-05")
     assert (known.user, known.today) == ("Ann, from Paris.", "- 12:00 tea")
-    assert known.soul.startswith("# Who you are") and [s.name for s in known.skills] == ["writing-skills"]
+    assert known.soul.startswith("# Who you are") and [s.name for s in known.skills] == [
+        "orchestrator",
+        "writing-skills",
+    ]
 
 
 def test_reading_nothing(workspace: Workspace) -> None:

@@ -69,7 +69,7 @@ steps:
         (WRITE | {"timeout": "25h"}, "timeout", "is no length of time"),
         (WRITE | {"timeout": True}, "timeout", "is no length of time"),
         (WRITE | {"tool": "bash"}, "tool", "'bash' cannot do write; accepted: write"),
-        (WRITE | {"output": "{nowhere}.md"}, "output", "{nowhere} stands for nothing here; accepted: date, goal"),
+        (WRITE | {"output": "{nowhere}.md"}, "output", "{nowhere} stands for nothing here; accepted: date, file, goal"),
         (WRITE | {"content": "{text.other}"}, "content", "{text.other} stands for nothing here"),
         (WRITE | {"place": "moon"}, "place", "'workspace' or 'delivery'"),
         ({"action": "llm", "prompt": "../../etc/passwd", "input": "x"}, "prompt", "leads away"),

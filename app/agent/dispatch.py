@@ -1,0 +1,88 @@
+"""What may begin begins: ready steps of open goals become tries, and each try a run of its own."""
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from app.agent.announce import announce
+from app.agent.harness import Harness
+from app.db import Tx
+from app.events import SubagentSpawn
+from app.ids import new_id
+from app.work import goals, ledger
+from app.work.goals import Claim, Goal
+from app.work.life import next_number, ready
+from app.work.standing import Standing, standing
+
+log = logging.getLogger("moab.work")
+
+AT_ONCE = 4
+"""How many steps run at the same time, of all goals; those that wait for a person do not count."""
+
+LOST_AFTER = timedelta(seconds=60)
+"""A try that should have begun this long ago is started once more."""
+
+MODE = "pipeline"
+
+
+def standing_of(tx: Tx, goal: Goal) -> Standing:
+    return standing(goal, goals.claims_of(tx, goal.id), ledger.of_task(tx, goal.id))
+
+
+def dispatch(tx: Tx, harness: Harness) -> list[dict[str, Any]]:
+    """Write down a try for each ready step as far as there is room, who goes first first; the events that start them.
+
+    A try is there once, so whoever else looks at the same time starts nothing twice.
+    """
+    now = harness.clock.now()
+    room = AT_ONCE - goals.count_running(tx, now)
+    events: list[dict[str, Any]] = []
+    for goal in goals.open_goals(tx) if room > 0 else ():
+        if len(events) >= room:
+            break
+        stands = standing_of(tx, goal)
+        for step in ready(goal.pipeline, stands.tries)[: room - len(events)]:
+            claim = Claim(goal.id, step, next_number(stands.tries, step), now)
+            if goals.add_claim(tx, claim):
+                events.append(start_event(claim))
+    return events
+
+
+def start_event(claim: Claim, again: str = "") -> dict[str, Any]:
+    """`agent.subagent.spawn` of a try; a repeated one needs something fresh in its id."""
+    spawn = SubagentSpawn(
+        task_id=claim.id,
+        task=claim.step,
+        sub_session_key=session_key(claim),
+        parent_session_key=f"goal:{claim.goal_id}",
+        mode=MODE,
+        due_at=claim.due_at.isoformat(),
+    )
+    return spawn.to_wire(f"{claim.id}:{again}" if again else claim.id)
+
+
+def session_key(claim: Claim) -> str:
+    """The session of a try: what its model was asked and its command did."""
+    return f"goal:{claim.goal_id}:{claim.step}:{claim.number}"
+
+
+def claim_of(tx: Tx, task_id: str) -> Claim | None:
+    """The try that events call `task_id`, if it is one."""
+    match task_id.split("/"):
+        case [goal_id, step, number] if number.isdecimal():
+            return goals.find_claim(tx, goal_id, step, int(number))
+    return None
+
+
+async def dispatch_goals(harness: Harness) -> int:
+    """Start whatever is ready; how many steps. Costs one look at the database where there is nothing to do."""
+    events = await harness.db.write(dispatch, harness)
+    if events:
+        await announce(harness, events)
+    return len(events)
+
+
+def lost_tries(tx: Tx, harness: Harness) -> list[dict[str, Any]]:
+    """Fresh starts of tries that should have begun a minute ago: the signal, or who slept until then, was lost."""
+    late = goals.open_claims(tx, harness.clock.now() - LOST_AFTER)
+    return [start_event(claim, new_id(harness.clock)) for claim in late if claim.run_id is None]

@@ -1,0 +1,72 @@
+"""What people read about goals. Pure."""
+
+from typing import Any
+
+from app.work.life import Life, Outcome
+from app.work.standing import Standing
+
+FAILED = """I could not finish "{title}" ({pipeline}).
+{reason}
+{done}
+`moab goals retry {id}` tries again what is left."""
+
+
+def failed(stands: Standing) -> str:
+    """The one message about a goal that is given up: why, what was done, and where it lies."""
+    made = [f"{step}: {product.path or product.summary}" for step, product in stands.products.items()]
+    done = "Done so far: " + "; ".join(made) + "." if made else "Nothing was done so far."
+    goal = stands.goal
+    return FAILED.format(
+        title=goal.title,
+        pipeline=goal.pipeline.name,
+        reason=stands.reason or "Nobody knows why.",
+        done=done,
+        id=goal.id,
+    )
+
+
+def line(stands: Standing) -> str:
+    """A goal in one line, its id first."""
+    goal = stands.goal
+    done = sum(one.outcome is Outcome.DONE and not one.void for one in stands.tries)
+    told = f"{goal.id} {stands.life} {goal.pipeline.name} ({done} of {len(goal.pipeline.steps)} steps): {goal.title}"
+    is_stuck = stands.life in (Life.FAILED, Life.RETRY, Life.FAILED_PERMANENT)
+    return f"{told}. {stands.reason}" if is_stuck and stands.reason else told
+
+
+def view(stands: Standing) -> dict[str, Any]:
+    """A goal as JSON: what it is, its life, every step with its tries and product."""
+    goal = stands.goal
+    return {
+        "id": goal.id,
+        "pipeline": goal.pipeline.name,
+        "title": goal.title,
+        "source": goal.facts["source"] or None,
+        "life": stands.life,
+        "reason": stands.reason or None,
+        "createdAt": goal.created_at.isoformat(),
+        "closedAt": goal.closed_at.isoformat() if goal.closed_at else None,
+        "truth": stands.derived.truth_state,
+        "steps": [_step(stands, step.id) for step in goal.pipeline.steps],
+    }
+
+
+def _step(stands: Standing, step: str) -> dict[str, Any]:
+    tries = [one for one in stands.tries if one.step == step]
+    current = [one for one in tries if not one.void]
+    product = stands.products.get(step)
+    last = max(current, key=lambda one: one.number, default=None)
+    if last is None:
+        state = "waiting"
+    elif last.outcome is not None:
+        state = last.outcome.value
+    else:
+        state = "running" if last.begun else "starting"
+    return {
+        "id": step,
+        "action": stands.goal.pipeline.step(step).action,
+        "state": state,
+        "tries": len(tries),
+        "product": product.path if product else None,
+        "summary": product.summary if product else None,
+    }
