@@ -29,6 +29,8 @@ def open_approvals(tx: Tx) -> list[dict[str, Any]]:
             "kind": row.kind,
             "tool": row.tool,
             "arguments": approvals.arguments_of(tx, row),
+            "question": row.request["arguments"]["question"] if row.kind == "question" else None,
+            "choices": row.request["arguments"].get("choices") or [],
             "folder": row.request["folder"],
             "requester": row.requester,
             "sessionKey": approvals.session_key(tx, row),

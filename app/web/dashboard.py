@@ -10,6 +10,7 @@ from app.errors import NotFound
 from app.web import conversations, records
 from app.web.access import OTHER_ORIGIN, Access
 from app.web.actions import Actions, events_page
+from app.web.approval_pages import ApprovalPages
 from app.web.desk import Desk
 from app.web.door import Login, guarded_route, leave
 from app.web.live import Live
@@ -45,6 +46,9 @@ def dashboard_router(harness: Harness, desk: Desk | None, *, elsewhere: str, loo
     inside.add_api_route("/logout", leave, methods=["POST"], response_model=None)
     for path, show in shows.routes():
         inside.add_api_route(path, show, methods=["GET"], response_model=None)
+    requests = ApprovalPages(harness, pages, linked=desk is not None)
+    inside.add_api_route("/approvals", requests.show, methods=["GET"], response_model=None)
+    inside.add_api_route("/approvals/{number}", requests.decide, methods=["POST"], response_model=None)
     for path, act in Actions(harness, desk, pages).routes():
         inside.add_api_route(path, act, methods=["POST"], response_model=None)
     router.include_router(inside)

@@ -29,6 +29,18 @@ PLAN = [
         ],
     },
     {"when": {"last_user": "plan"}, "times": None, "text": "The plan is made."},
+    {
+        "when": {"last_user": "tidy"},
+        "times": 1,
+        "tool_calls": [{"name": "bash", "arguments": {"command": "echo '<b>tidy</b>' > tidy.txt"}}],
+    },
+    {"when": {"last_user": "tidy"}, "times": None, "text": "Tidied, or not."},
+    {
+        "when": {"last_user": "colour"},
+        "times": 1,
+        "tool_calls": [{"name": "ask_user", "arguments": {"question": "Which one?", "choices": ["red", "blue"]}}],
+    },
+    {"when": {"last_user": "colour"}, "times": None, "text": "As you like."},
     {"when": {"last_user": "slowly"}, "times": None, "text": "Slow and steady.", "delay_s": 1.0},
 ]
 

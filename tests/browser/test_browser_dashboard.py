@@ -9,7 +9,7 @@ from tests.browser.served import Served, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PATHS = ("/", "/events", "/sessions", "/sessions/http%3Aplanner", "/functions")
+PATHS = ("/", "/events", "/sessions", "/sessions/http%3Aplanner", "/approvals", "/functions")
 
 
 async def newest_turn(served: Served, session: str = "http:planner") -> str:

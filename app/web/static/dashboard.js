@@ -23,6 +23,10 @@ function openDetails() {
   return new Map([...region.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
 }
 
+function typedWords() {
+  return new Map([...region.querySelectorAll("input[id]")].map((one) => [one.id, one.value]));
+}
+
 function keyOf(element) {
   if (!element || !region.contains(element)) return null;
   if (element.id) return { selector: "#" + CSS.escape(element.id), place: 0 };
@@ -33,11 +37,15 @@ function keyOf(element) {
 
 function replace(html) {
   const states = openDetails();
+  const typed = typedWords();
   const focused = keyOf(document.activeElement);
   const fresh = document.createElement("template");
   fresh.innerHTML = html;
   for (const one of fresh.content.querySelectorAll("details[id]")) {
     if (states.has(one.id)) one.open = states.get(one.id);
+  }
+  for (const one of fresh.content.querySelectorAll("input[id]")) {
+    if (typed.has(one.id)) one.value = typed.get(one.id);
   }
   region.replaceChildren(fresh.content);
   if (focused) {

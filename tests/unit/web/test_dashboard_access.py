@@ -12,8 +12,25 @@ from tests.unit.web.dashboard_desk import HERE, FakeDesk, browser, form_token, r
 
 TOKEN = "the-token-of-the-api"
 RUN = run_row()["id"]
-PAGES = ("/", "/runs/x", "/runs/x/steps/y", "/events", "/events/x", "/sessions", "/sessions/x", "/functions")
-ACTIONS = (f"/runs/{RUN}/replay", f"/runs/{RUN}/cancel", "/events", "/functions/f/pause", "/functions/f/resume")
+PAGES = (
+    "/",
+    "/runs/x",
+    "/runs/x/steps/y",
+    "/events",
+    "/events/x",
+    "/sessions",
+    "/sessions/x",
+    "/approvals",
+    "/functions",
+)
+ACTIONS = (
+    f"/runs/{RUN}/replay",
+    f"/runs/{RUN}/cancel",
+    "/events",
+    "/functions/f/pause",
+    "/functions/f/resume",
+    "/approvals/x",
+)
 
 
 def with_token(house: House, **settings: object) -> House:
