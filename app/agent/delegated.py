@@ -32,7 +32,8 @@ def began(tx: Tx, harness: Harness, spawn: SubagentSpawn, task: str) -> None:
 
 def got_on(tx: Tx, harness: Harness, sub_session_key: str, run_id: str, step_key: str) -> None:
     """Note that a tool of the sub-agent did what it was to do."""
-    _also(tx, _seen(harness, sub_session_key, Kind.HEARTBEAT, f"{run_id}:{step_key}", success=True))
+    if ledger.exists(tx, task_of(sub_session_key)):
+        ledger.append(tx, _seen(harness, sub_session_key, Kind.HEARTBEAT, f"{run_id}:{step_key}", success=True))
 
 
 def ended(tx: Tx, harness: Harness, sub_session_key: str, answer: str, ok: bool) -> None:

@@ -61,13 +61,17 @@ class Done:
     events: tuple[dict[str, Any], ...] = ()
 
 
-async def run_monitor(harness: Harness, now: datetime, *, everything: bool = False) -> dict[str, Any]:
+async def run_monitor(harness: Harness, *, everything: bool = False) -> dict[str, Any]:
     """Look at every tracked task whose time has come (or at `everything` watched) and do what the monitor decides.
 
     For the heartbeat's step: repeated, it does nothing twice, and with nothing due it is one read. Answers with
     `{"looked": how many, "kinds": {decision: how many}, "decided": the first of those that are not OK}`, as JSON.
     """
-    watches = await harness.db.read(supervision.everything) if everything else await _due(harness, now)
+    now = harness.clock.now()
+    if everything:
+        watches = await harness.db.read(supervision.everything)
+    else:
+        watches = await harness.db.read(supervision.due, now)
     looked = [await harness.db.write(_look, harness, watch.task_id, now) for watch in watches]
     done = [one for one in looked if one is not None]
     reach("monitor.committed")
@@ -82,10 +86,6 @@ async def run_monitor(harness: Harness, now: datetime, *, everything: bool = Fal
         "kinds": dict(Counter(one.action.kind.value for one in done)),
         "decided": [{"id": one.task_id, "action": overview.action(one.action)} for one in news[:SHOWN]],
     }
-
-
-async def _due(harness: Harness, now: datetime) -> list[Supervision]:
-    return list(await harness.db.read(supervision.due, now))
 
 
 def _look(tx: Tx, harness: Harness, task_id: str, now: datetime) -> Done | None:

@@ -9,10 +9,12 @@ from app.agent.harness import Harness
 from app.agent.tool import Sighting
 from app.db import Tx
 from app.errors import BadInput, NotFound
+from app.sessions import deposit
 from app.work import ledger, overview, supervision, tracking
 from app.work.observation import Kind, Observation
 
 MAX_OPEN = 20
+MACHINE = "Only a turn that a person started may track a new task; report on those that there are, or ask the user."
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class OwnLedger:
         task_id = "k" + hashlib.sha256(f"{self.flow.run_id}:{step_key}".encode()).hexdigest()[:10]
         data = {"goal": goal, "steps": list(steps), "owner": self.flow.session_key}
         opening = self._observation(step_key, Sighting(task_id, Kind.STARTED, data=data))
-        return await self.harness.db.write(_start, self.flow.session_key, opening)
+        return await self.harness.db.write(_start, self.flow, opening)
 
     async def observe(self, step_key: str, seen: Sighting) -> str:
         return await self.harness.db.write(_observe, self.flow.session_key, self._observation(step_key, seen))
@@ -47,10 +49,18 @@ class OwnLedger:
         )
 
 
-def _start(tx: Tx, session_key: str, opening: Observation) -> str:
-    if not ledger.exists(tx, opening.task_id) and len(supervision.of_owner(tx, session_key)) >= MAX_OPEN:
-        raise BadInput(f"There are {MAX_OPEN} open tasks already; complete one, or answer E (give up) for it first.")
+def _start(tx: Tx, flow: Flow, opening: Observation) -> str:
+    if not ledger.exists(tx, opening.task_id):
+        _check(tx, flow)
     return overview.in_words(tracking.start(tx, opening))
+
+
+def _check(tx: Tx, flow: Flow) -> None:
+    """Raises BadInput unless this turn may start one more task to be asked about."""
+    if not any(row.origin == "person" for row in deposit.open_inputs(tx, flow.session_id)):
+        raise BadInput(MACHINE)  # else a turn that was started to ask about a task could track tasks for ever
+    if len(supervision.of_owner(tx, flow.session_key)) >= MAX_OPEN:
+        raise BadInput(f"There are {MAX_OPEN} open tasks already; complete one, or give one up with task_reply E.")
 
 
 def _observe(tx: Tx, session_key: str, seen: Observation) -> str:

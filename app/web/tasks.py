@@ -71,7 +71,7 @@ def tasks_router(harness: Harness) -> APIRouter:
 
     @router.post("/monitor")
     async def monitor_now() -> dict[str, Any]:
-        return {"decided": (await run_monitor(harness, harness.clock.now(), everything=True))["decided"]}
+        return {"decided": (await run_monitor(harness, everything=True))["decided"]}
 
     @router.get("/{task_id}")
     async def show_task(task_id: str) -> dict[str, Any]:

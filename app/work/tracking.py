@@ -1,7 +1,7 @@
 """Writing about a tracked task: its start, what is observed of it, and its owner's answer to a question."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,15 +32,12 @@ def start(
 
     Repeated under the same key it changes nothing. Raises BadInput if there is another task of this id.
     """
-    if not ledger.append(tx, opening):
-        return ledger.derived(tx, opening.task_id)
-    found = ledger.of_task(tx, opening.task_id)
-    if len(found) > 1:
+    known = ledger.of_task(tx, opening.task_id)
+    if known and all(one.key != opening.key for one in known):
         raise BadInput(f"There is a task {opening.task_id} already; choose another id.")
-    if watched:
-        supervision.begin(
-            tx, opening.task_id, owner_key=owner_of(found), now=opening.at, executor=executor, limits=limits
-        )
+    if ledger.append(tx, opening) and watched:
+        owner = owner_of([opening])
+        supervision.begin(tx, opening.task_id, owner_key=owner, now=opening.at, executor=executor, limits=limits)
     return ledger.derived(tx, opening.task_id)
 
 
@@ -51,9 +48,9 @@ def record(tx: Tx, *seen: Observation) -> Derived:
     if not before.task_id:
         raise NotFound(f"There is no task {task_id}; `moab task list` shows those that there are.")
     for one in seen:
-        if one.step is not None and before.workflow and one.step not in before.workflow:
+        if one.checked().step is not None and before.workflow and one.step not in before.workflow:
             raise BadInput(f"Task {task_id} has no step {one.step!r}; accepted: {', '.join(before.workflow)}.")
-        ledger.append(tx, one)
+    ledger.append_all(tx, seen)
     return ledger.derived(tx, task_id)
 
 
@@ -96,7 +93,7 @@ def _also(
     return replace(answer, kind=kind, key=key, step=step, summary=said, data=data)
 
 
-def owner_of(observations: list[Observation]) -> str | None:
+def owner_of(observations: Sequence[Observation]) -> str | None:
     """The session key that a task belongs to, None if it belongs to none."""
     opening = next((one.data for one in observations if one.kind is Kind.STARTED), {})
     owner: Mapping[str, Any] = opening

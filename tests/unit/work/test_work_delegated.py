@@ -63,7 +63,7 @@ async def test_its_chat_watches_over_it_until_it_ends(house: House) -> None:
     (watch,) = house.rows(supervision.select())
     assert (watch.task_id, watch.owner_key, watch.executor) == (row(house).id, SESSION, "sub_agent")
     await report(house.harness, spawned(house), "There are 12.", True)
-    await run_monitor(house.harness, house.clock.now())
+    await run_monitor(house.harness)
     assert house.rows(supervision.select()) == []
 
 
@@ -117,7 +117,7 @@ async def test_one_that_does_not_get_on_is_asked_about_in_the_chat_that_gave_it(
     await delegate(house)
     await child(house)
     house.clock.advance(minutes * 60)
-    found = await run_monitor(house.harness, house.clock.now())
+    found = await run_monitor(house.harness)
     assert found["kinds"] == ({"NUDGE_MAIN_AGENT": 1} if minutes == 30 else {"STALE_PROGRESS": 1})
     sent = [e for e in house.sender.of("agent.message.received") if e["data"]["origin"] == "the monitor"]
     assert [e["data"]["sessionKey"] for e in sent] == ([SESSION] if minutes == 30 else [])

@@ -1,6 +1,5 @@
 """What the monitor decides is done: once, to the right people, and nothing else is touched."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ async def see(house: House, kind: Kind, step: str | None = None, **data: Any) ->
 async def beat(house: House, minutes: float = 0) -> list[tuple[str, str]]:
     """What a beat so much later decides, other than OK."""
     house.clock.advance(minutes * 60)
-    found = await run_monitor(house.harness, house.clock.now())
+    found = await run_monitor(house.harness)
     return [(one["id"], str(one["action"]["kind"])) for one in found["decided"]]
 
 
@@ -59,7 +58,7 @@ async def owned(house: House) -> House:
 async def test_with_nothing_due_a_beat_is_one_read(owned: House, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await beat(owned) == []
     monkeypatch.setattr(supervise, "_look", None)
-    assert await run_monitor(owned.harness, owned.clock.now()) == {"looked": 0, "kinds": {}, "decided": []}
+    assert await run_monitor(owned.harness) == {"looked": 0, "kinds": {}, "decided": []}
 
 
 async def test_an_idle_task_is_asked_about_in_its_owners_chat_and_steers_nobody(owned: House) -> None:
@@ -181,9 +180,9 @@ async def test_two_beats_at_once_ask_once(owned: House) -> None:
     now = owned.clock.now()
     other = owned.other_door()
     stale = await other.read(supervision.find, TASK)
-    await run_monitor(owned.harness, now)
+    await run_monitor(owned.harness)
     assert stale is not None and not await other.write(supervision.change, stale, asks=1, asked_at=now)
-    await run_monitor(owned.harness, now, everything=True)
+    await run_monitor(owned.harness)
     await other.close()
     assert len(asked(owned)) == 1
 
@@ -201,11 +200,11 @@ async def test_killed_between_the_question_and_its_event_it_is_asked_once(
     monkeypatch.setattr(supervise, "reach", die)
     owned.clock.advance(30 * 60)
     with pytest.raises(Killed):
-        await run_monitor(owned.harness, owned.clock.now())
+        await run_monitor(owned.harness)
     monkeypatch.undo()
     assert len(asked(owned)) == 1 and asked(owned)[0].event_sent_at is None
     again = owned.rebooted()
-    await run_monitor(again.harness, again.clock.now())
+    await run_monitor(again.harness)
     await send_unsent(again.harness)
     assert len(asked(owned)) == 1 and asked(owned)[0].event_sent_at is not None
     assert len([e for e in owned.sender.of("agent.message.received") if e["data"]["origin"] == "the monitor"]) == 1
@@ -230,7 +229,7 @@ async def test_a_live_turn_is_not_cancelled_by_a_question(house: House) -> None:
 
 async def test_a_look_at_everything_does_not_wait_for_its_time(owned: House) -> None:
     await beat(owned)
-    found = await run_monitor(owned.harness, owned.clock.now() + timedelta(minutes=1), everything=True)
+    found = await run_monitor(owned.harness, everything=True)
     assert (found["looked"], found["kinds"]) == (1, {"OK": 1})
 
 

@@ -12,6 +12,7 @@ from app.agent.flow import Flow
 from app.agent.state_block import open_work
 from app.agent.think import think
 from app.agent.tool import Toolbox
+from app.agent.tracked import MACHINE, MAX_OPEN
 from app.tables import calls as call_rows
 from app.tables import observations
 from app.work import ledger, supervision
@@ -200,6 +201,19 @@ async def test_a_reply_that_lacks_something_is_not_recorded(
     await turn.call("task_start", goal="g")
     assert sentence in await turn.call("task_reply", task_id=task_id(home), summary="looked", **answer)
     assert len(home.rows(observations.select())) == 1
+
+
+async def test_a_turn_that_no_person_started_tracks_no_new_tasks(home: House) -> None:
+    """TRAPS, "Life and death": what a machine asks must not multiply."""
+    turn = Turn(home, await begin(home, "How does it stand?", origin="the monitor", steers=False))
+    assert await turn.call("task_start", goal="g") == MACHINE
+    assert home.rows(observations.select()) == []
+
+
+async def test_there_is_an_end_to_open_tasks(home: House, turn: Turn) -> None:
+    for _ in range(MAX_OPEN):
+        await turn.call("task_start", goal="g")
+    assert f"There are {MAX_OPEN} open tasks already" in await turn.call("task_start", goal="g")
 
 
 async def test_open_tasks_are_pinned_to_every_thought(home: House, turn: Turn) -> None:
