@@ -1,6 +1,7 @@
 """The model client: one call in, words and wishes or a classified failure out; the only module that knows litellm."""
 
 import asyncio
+import gc
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,8 +188,7 @@ class LiteLLM:
         if model == self._local_name:
             return LOCAL_FACTS
         litellm = await self._load()
-        table = litellm.model_cost
-        known = table.get(model) or table.get(model.partition("/")[2]) or {}
+        known = _known(litellm, model)
         return Facts(
             window=_count(known.get("max_input_tokens") or known.get("max_tokens")),
             max_output=_count(known.get("max_output_tokens")),
@@ -209,8 +209,27 @@ def _import_litellm() -> ModuleType:
 
     litellm.suppress_debug_info = True
     litellm.disable_hf_tokenizer_download = True
+    _keep_no_log()
+    gc.freeze()  # its million objects stay for ever: looking through them stops everything for a third of a second
     vars(litellm)["REPEATED_STREAMING_CHUNK_LIMIT"] = 10**9  # a long line of dashes in a table is no fault of the model
     return litellm
+
+
+def _keep_no_log() -> None:
+    """Let the client's own log of each call rest: nobody listens, and it copies every message of every call."""
+    from litellm.litellm_core_utils import logging_worker
+
+    class Silent(logging_worker.LoggingWorker):
+        def ensure_initialized_and_enqueue(self, async_coroutine: Any) -> None:
+            async_coroutine.close()
+
+    vars(logging_worker)["GLOBAL_LOGGING_WORKER"] = Silent()
+
+
+def _known(litellm: ModuleType, model: str) -> Mapping[str, Any]:
+    """What the price table says of a model; nothing of one that it does not list."""
+    table = litellm.model_cost
+    return table.get(model) or table.get(model.partition("/")[2]) or {}
 
 
 def _count(value: Any) -> int:
@@ -257,7 +276,7 @@ def _completion(litellm: ModuleType, model: str, answer: Any) -> Completion:
 
 def _cost(litellm: ModuleType, model: str, answer: Any) -> float | None:
     cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
-    if cost is None:
+    if cost is None and _known(litellm, model):
         try:
             cost = litellm.completion_cost(completion_response=answer, model=model)
         except Exception:  # a model without a price is told in many ways

@@ -87,7 +87,7 @@ class _Bench:
             found = answer.json()["calls"]
             if found:
                 return float(found[0]["at"])
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
         raise MoabError(f"The fake Telegram saw no {method} within 20 seconds.")
 
 

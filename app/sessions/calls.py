@@ -1,12 +1,12 @@
 """Tool calls as rows: planned, started, finished or interrupted; the row is the fact, whoever asked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Column, and_, func, or_, select, update
+from sqlalchemy import Column, and_, bindparam, func, or_, select, update
 
 from app.db import Tx, moment
 from app.events import wire_safe
@@ -58,27 +58,35 @@ class CallRecord:
     @classmethod
     def of(cls, row: Sequence[Any]) -> "CallRecord":
         """From a row of `columns`."""
-        return replace(cls(*row), seen_at=moment(row[SEEN_AT])) if row[SEEN_AT] is not None else cls(*row)
+        fields = list(row)
+        fields[SEEN_AT] = moment(fields[SEEN_AT])
+        return cls(*fields)
 
 
 SEEN_AT = list(CallRecord.__dataclass_fields__).index("seen_at")
 
+FIND = select(*CallRecord.columns()).where(calls.c.run_id == bindparam("run"), calls.c.step_key == bindparam("step"))
+ELSEWHERE = select(*CallRecord.columns()).where(
+    calls.c.session_id == bindparam("session"),
+    calls.c.run_id != bindparam("run"),
+    calls.c.state == CallState.STARTED,
+    calls.c.child_key.is_(None),
+)
+START = update(calls).where(calls.c.id == bindparam("call"))
+FINISH = START.where(calls.c.state != CallState.FINISHED)
+RESULT_BYTES = select(func.coalesce(func.sum(func.length(calls.c.result)), 0)).where(
+    calls.c.message_id == select(calls.c.message_id).where(calls.c.id == bindparam("call")).scalar_subquery()
+)
+
 
 def find(tx: Tx, run_id: str, step_key: str) -> CallRecord | None:
-    query = select(*CallRecord.columns()).where(calls.c.run_id == run_id, calls.c.step_key == step_key)
-    row = tx.execute(query).first()
+    row = tx.execute(FIND, {"run": run_id, "step": step_key}).first()
     return None if row is None else CallRecord.of(row)
 
 
 def running_elsewhere(tx: Tx, session_id: str, run_id: str, now: datetime) -> CallRecord | None:
     """A call of another run that still runs in this session: two tools of one session never run at once."""
-    query = select(*CallRecord.columns()).where(
-        calls.c.session_id == session_id,
-        calls.c.run_id != run_id,
-        calls.c.state == CallState.STARTED,
-        calls.c.child_key.is_(None),
-    )
-    for row in tx.execute(query).all():
+    for row in tx.execute(ELSEWHERE, {"session": session_id, "run": run_id}).all():
         call = CallRecord.of(row)
         if call.seen_at is not None and call.seen_at > now - OWNED_FOR:
             return call
@@ -132,7 +140,7 @@ def of_child(tx: Tx, child_key: str) -> CallRecord | None:
 def start(tx: Tx, call_id: int, boot_id: str, now: datetime, child_key: str | None = None) -> None:
     """Note that the tool is about to run; from here on an unsafe one is never run again."""
     values = {"state": CallState.STARTED, "boot_id": boot_id, "seen_at": now, "started_at": now, "child_key": child_key}
-    tx.execute(update(calls).where(calls.c.id == call_id).values(values))
+    tx.execute(START, {"call": call_id} | values)
 
 
 def seen(tx: Tx, call_id: int, now: datetime) -> None:
@@ -141,18 +149,13 @@ def seen(tx: Tx, call_id: int, now: datetime) -> None:
 
 def finish(tx: Tx, call_id: int, *, ok: bool, result: str, now: datetime, artifact: str | None = None) -> None:
     """Record how a call ended. A finished result is a fact; the first record stays."""
-    tx.execute(
-        update(calls)
-        .where(calls.c.id == call_id, calls.c.state != CallState.FINISHED)
-        .values(state=CallState.FINISHED, ok=ok, result=wire_safe(result), artifact=artifact, finished_at=now)
-    )
+    values = {"ok": ok, "result": wire_safe(result), "artifact": artifact, "finished_at": now}
+    tx.execute(FINISH, {"call": call_id, "state": CallState.FINISHED} | values)
 
 
 def result_bytes(tx: Tx, record: CallRecord) -> int:
     """Bytes (about) that the results of the same assistant message take already."""
-    same = select(calls.c.message_id).where(calls.c.id == record.id).scalar_subquery()
-    query = select(func.coalesce(func.sum(func.length(calls.c.result)), 0)).where(calls.c.message_id == same)
-    return int(tx.scalar(query) or 0)
+    return int(tx.scalar(RESULT_BYTES, {"call": record.id}) or 0)
 
 
 def interrupt(tx: Tx, call_id: int, now: datetime) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.errors import MoabError
@@ -20,6 +20,18 @@ MAX_WAKES = 3
 ALBUM_QUIET = timedelta(seconds=1.5)
 ALBUM_AT_MOST = timedelta(seconds=15)
 """How long an album must be quiet to count as whole, and after which time it does so in any case."""
+
+
+UNATTACHED = (
+    select(messages.c.id)
+    .where(messages.c.session_id == bindparam("session"), messages.c.attached.is_(False))
+    .where(messages.c.state.in_(bindparam("states", expanding=True)))
+    .order_by(messages.c.id)
+)
+MOVE_HEAD = update(sessions).where(sessions.c.id == bindparam("session"))
+STORED = select(messages.c.id, messages.c.session_id, messages.c.event_sent_at).where(
+    messages.c.message_key == bindparam("key")
+)
 
 
 @dataclass(frozen=True)
@@ -75,10 +87,7 @@ def about(event: MessageReceived) -> dict[str, Any]:
 
 
 def _find(tx: Tx, event_key: str) -> Deposited | None:
-    query = select(messages.c.id, messages.c.session_id, messages.c.event_sent_at).where(
-        messages.c.message_key == event_key
-    )
-    row = tx.execute(query).first()
+    row = tx.execute(STORED, {"key": event_key}).first()
     return None if row is None else Deposited(row.id, row.session_id, fresh=False, event_due=row.event_sent_at is None)
 
 
@@ -138,16 +147,11 @@ def album_until(tx: Tx, session_id: str, now: datetime) -> datetime | None:
 
 def unattached(tx: Tx, session_id: str, states: Sequence[str] = ("open",)) -> Sequence[int]:
     """Ids of inputs of these states that no model has been shown yet, in order."""
-    query = (
-        select(messages.c.id)
-        .where(messages.c.session_id == session_id, messages.c.state.in_(states), messages.c.attached.is_(False))
-        .order_by(messages.c.id)
-    )
-    return tx.scalars(query).all()
+    return tx.scalars(UNATTACHED, {"session": session_id, "states": list(states)}).all()
 
 
 def move_head(tx: Tx, session_id: str, head: int | None) -> None:
-    tx.execute(update(sessions).where(sessions.c.id == session_id).values(head_id=head))
+    tx.execute(MOVE_HEAD, {"session": session_id, "head_id": head})
 
 
 def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:

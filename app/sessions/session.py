@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import and_, func, select, update
+from sqlalchemy import and_, bindparam, func, select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.tables import calls, messages, sessions, turns
@@ -34,9 +34,31 @@ class Claim(StrEnum):
     BUSY = "busy"
 
 
+# Every step asks these: a statement that is made once costs a third of one that is made anew each time.
+OPEN = select(sessions.c.id).where(sessions.c.key == bindparam("of_key"), sessions.c.closed_at.is_(None))
+HEAD = select(sessions.c.head_id).where(sessions.c.id == bindparam("session"))
+HOLDING = (
+    select(
+        sessions.c.holder,
+        sessions.c.closed_at,
+        turns.c.run_id,
+        turns.c.state,
+        turns.c.boot_id,
+        turns.c.seen_at,
+        turns.c.waiting_until,
+    )
+    .select_from(
+        sessions.outerjoin(turns, and_(turns.c.run_id == bindparam("run"), turns.c.session_id == sessions.c.id))
+    )
+    .where(sessions.c.id == bindparam("session"))
+    .with_for_update(of=sessions)
+)
+TURN = update(turns).where(turns.c.run_id == bindparam("run"))
+
+
 def find(tx: Tx, key: str) -> str | None:
     """The id of the open session of `key`."""
-    found: str | None = tx.scalar(select(sessions.c.id).where(sessions.c.key == key, sessions.c.closed_at.is_(None)))
+    found: str | None = tx.scalar(OPEN, {"of_key": key})
     return found
 
 
@@ -70,14 +92,7 @@ def claim(
     A run that does not steer takes the session only when no owned turn is live. Keeping it renews the turn's
     `seen_at` and notes what the turn is `doing` (columns activity, tool, iteration).
     """
-    mine = and_(turns.c.run_id == run_id, turns.c.session_id == sessions.c.id)
-    query = (
-        select(sessions.c.holder, sessions.c.closed_at, turns)
-        .select_from(sessions.outerjoin(turns, mine))
-        .where(sessions.c.id == session_id)
-        .with_for_update(of=sessions)
-    )
-    row = tx.execute(query).one()
+    row = tx.execute(HOLDING, {"session": session_id, "run": run_id}).one()
     if row.closed_at is not None or row.holder == run_id + STOPPED:
         _end_turn(tx, run_id, "stopped", now)
         return Claim.STOPPED
@@ -100,7 +115,7 @@ def _keep(tx: Tx, turn: Any, boot_id: str, now: datetime, doing: Mapping[str, An
     if turn.state == "live" and turn.boot_id != boot_id and last_seen < now - STALE_AFTER:
         return Claim.STALE
     seen = {"seen_at": now, "boot_id": boot_id, "waiting_until": None, "outcome": None, "summary": None}
-    tx.execute(update(turns).where(turns.c.run_id == turn.run_id).values(seen | dict(doing)))
+    tx.execute(TURN, {"run": turn.run_id} | seen | dict(doing))
     return Claim.HELD
 
 
@@ -186,7 +201,7 @@ def close(tx: Tx, session_id: str, now: datetime) -> None:
 
 def head_of(tx: Tx, session_id: str) -> int | None:
     """The newest message of a session's transcript."""
-    head: int | None = tx.scalar(select(sessions.c.head_id).where(sessions.c.id == session_id))
+    head: int | None = tx.scalar(HEAD, {"session": session_id})
     return head
 
 

@@ -55,6 +55,8 @@ def _chain() -> Any:
 
 
 CHAIN = _chain()
+ADD = insert(messages).returning(messages.c.id)
+OF_STEP = select(messages.c.id).where(messages.c.run_id == bindparam("run"), messages.c.step_key == bindparam("step"))
 CALLS_SINCE = (
     select(calls.c.message_id, *CallRecord.columns())
     .where(calls.c.session_id == bindparam("session"), calls.c.message_id >= bindparam("first"))
@@ -80,18 +82,10 @@ def load(tx: Tx, session_id: str, head: int | None) -> list[Entry]:
     and stands behind it.
     """
     rows = tx.execute(CHAIN, {"head": head}).all()
-    by_message = _calls_since(tx, session_id, min((row.id for row in rows), default=0))
+    by_message = _calls_since(tx, session_id, min((row[0] for row in rows), default=0))
     return [
-        Entry(
-            id=row.id,
-            role=row.role,
-            text=row.text,
-            at=moment(row.created_at) or row.created_at,
-            calls=tuple(by_message.get(row.id, ())),
-            origin=row.origin,
-            data=row.data,
-        )
-        for row in rows
+        Entry(number, role, text, moment(at) or at, tuple(by_message.get(number, ())), origin, data)
+        for number, role, text, at, origin, data in rows
     ]
 
 
@@ -109,8 +103,7 @@ def _calls_since(tx: Tx, session_id: str, first_message: int) -> dict[int, list[
 
 def find_step(tx: Tx, run_id: str, step_key: str) -> int | None:
     """The id of the assistant message that this step recorded, if it did."""
-    query = select(messages.c.id).where(messages.c.run_id == run_id, messages.c.step_key == step_key)
-    found: int | None = tx.scalar(query)
+    found: int | None = tx.scalar(OF_STEP, {"run": run_id, "step": step_key})
     return found
 
 
@@ -139,7 +132,7 @@ def record_assistant(
         "step_key": step_key,
         "created_at": now,
     }
-    message_id: int = (tx.execute(insert(messages).values(row).returning(messages.c.id))).scalar_one()
+    message_id: int = tx.execute(ADD, row).scalar_one()
     if new_calls:
         tx.execute(
             insert(calls),
@@ -188,7 +181,7 @@ def record_summary(
         "step_key": step_key,
         "created_at": now,
     }
-    message_id: int = tx.execute(insert(messages).values(row).returning(messages.c.id)).scalar_one()
+    message_id: int = tx.execute(ADD, row).scalar_one()
     if moves_head:
         deposit.move_head(tx, session_id, message_id)
     return message_id

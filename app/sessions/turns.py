@@ -5,11 +5,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from app.db import Tx
 from app.events import wire_safe
 from app.tables import messages, sessions, turns
+
+FIND = select(turns).where(turns.c.run_id == bindparam("run"))
 
 
 class Outcome(StrEnum):
@@ -48,12 +50,12 @@ def start(
         "seen_at": now,
         "started_at": now,
     }
-    tx.execute(insert(turns).values(row))
+    tx.execute(insert(turns), row)
 
 
 def find(tx: Tx, run_id: str) -> Any | None:
     """The row of a turn, or None."""
-    return (tx.execute(select(turns).where(turns.c.run_id == run_id))).first()
+    return tx.execute(FIND, {"run": run_id}).first()
 
 
 def of_event(tx: Tx, event_id: str, run_id: str) -> Any | None:
