@@ -33,7 +33,7 @@ async def test_a_file_lies_in_the_workspace_before_the_model_hears_of_it(house: 
     [found] = attachments(house)
     assert (house.harness.workspace.root / found["path"]).read_bytes() == b"jpeg"
     assert found["path"] == "inbox/2026-01-05/1-0-photo.jpg" and found["size"] == 4
-    assert shown == f"look\n[Attached photo: {found['path']} in the workspace, 4 bytes]"
+    assert shown.startswith(f"look\n[Attached photo: {found['path']} in the workspace, 4 bytes]")
 
 
 async def test_killed_after_the_download_it_is_brought_once_more_to_the_same_place(house: House) -> None:
