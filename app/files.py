@@ -2,8 +2,31 @@
 
 import contextlib
 import os
+import re
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+INBOX = "inbox"
+"""The folder of the workspace in which what people send lies, by the day it came."""
+
+EXTENSION = {
+    "photo": ".jpg",
+    "voice": ".ogg",
+    "audio": ".mp3",
+    "video": ".mp4",
+    "video_note": ".mp4",
+    "animation": ".mp4",
+}
+MAX_NAME_CHARS, MAX_EXTENSION_CHARS = 60, 10
+
+
+def safe_name(name: str, kind: str) -> str:
+    """A name that is safe in any folder, with an extension that says what the file is where `kind` tells it."""
+    given = PurePosixPath((name or kind).replace("\\", "/")).name
+    stem, dot, extension = given.rpartition(".")
+    safe = re.sub(r"[^\w.-]+", "_", stem if dot else given).strip("._")[:MAX_NAME_CHARS] or kind
+    ending = re.sub(r"\W+", "", extension)[:MAX_EXTENSION_CHARS] if dot else ""
+    return f"{safe}.{ending}" if ending else safe + EXTENSION.get(kind, "")
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -1,7 +1,9 @@
 """The way in over HTTP: verify, parse, to_event, accept; for the terminal, scripts and other programs."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
@@ -10,7 +12,8 @@ from pydantic.alias_generators import to_camel
 
 from app.config import Settings
 from app.errors import BadInput
-from app.events import CommandReceived, Destination, MessageReceived, Sender, as_input, message_event_id
+from app.events import Attachment, CommandReceived, Destination, MessageReceived, Sender, as_input, message_event_id
+from webhooks.http_files import FORM, MAX_FILES, Box, PostedFile
 from webhooks.way_in import Accept, Door, Wait, WayIn, read_body
 
 MAX_BODY_BYTES = 1_000_000
@@ -25,7 +28,9 @@ def is_configured(settings: Settings) -> bool:
 
 
 def way_in(door: Door) -> WayIn:
-    return WayIn(http_router(door.accept, door.wait, door.new_key))
+    settings = door.settings
+    box = Box(settings.workspace, door.clock, ZoneInfo(settings.timezone), settings.attachment_bytes)
+    return WayIn(http_router(door.accept, door.wait, door.new_key, box))
 
 
 class Posted(BaseModel):
@@ -33,11 +38,12 @@ class Posted(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
-    message: Annotated[str, Field(min_length=1, max_length=200_000)]
+    message: Annotated[str, Field(max_length=200_000)] = ""
     session_key: Name = "http:default"
     channel: Annotated[str, Field(pattern=r"^(terminal|http)$")] = "http"
     message_key: Name | None = None
     sender: Sender | None = None
+    attachments: Annotated[tuple[PostedFile, ...], Field(max_length=MAX_FILES)] = ()
 
 
 def parse(body: bytes) -> Posted:
@@ -46,14 +52,19 @@ def parse(body: bytes) -> Posted:
         posted = Posted.model_validate_json(body)
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
-        form = '{"message": "text", "sessionKey"?: "name", "channel"?: "http"|"terminal", "messageKey"?: "unique"}'
+        form = (
+            '{"message": "text", "sessionKey"?: "name", "channel"?: "http"|"terminal", "messageKey"?: "unique", '
+            f'"attachments"?: [{FORM}]}}'
+        )
         raise BadInput(f"The message does not fit: {faults}. Accepted: {form}.") from error
-    if not posted.message.strip():
+    if not posted.message.strip() and not posted.attachments:
         raise BadInput("The message is blank.")
     return posted
 
 
-def to_event(posted: Posted, message_key: str) -> MessageReceived | CommandReceived:
+def to_event(
+    posted: Posted, message_key: str, attachments: tuple[Attachment, ...] = ()
+) -> MessageReceived | CommandReceived:
     """Pure. The reply goes to the mailbox of the session."""
     return as_input(
         posted.message,
@@ -62,10 +73,11 @@ def to_event(posted: Posted, message_key: str) -> MessageReceived | CommandRecei
         channel=posted.channel,
         sender=posted.sender,
         destination=Destination(chat_id=posted.session_key),
+        attachments=attachments,
     )
 
 
-def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str]) -> APIRouter:
+def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str], box: Box) -> APIRouter:
     """`POST /api/messages[?wait=seconds]`: 202 with ids once the message is stored, 200 with the reply if awaited."""
     router = APIRouter()
 
@@ -75,10 +87,12 @@ def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str]) -> APIRo
     ) -> Any:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise BadInput("The content type must be application/json.")
-        posted = parse(await read_body(request, MAX_BODY_BYTES))
+        # In a thread: a recording in the body is megabytes of text.
+        posted = await asyncio.to_thread(parse, await read_body(request, MAX_BODY_BYTES + box.body_bytes))
         own_key = posted.message_key or new_key()
         # A client's key is its own within one session: another may well count from one, too.
-        event = to_event(posted, f"{posted.channel}:{posted.session_key}:{own_key}")
+        message_key = f"{posted.channel}:{posted.session_key}:{own_key}"
+        event = to_event(posted, message_key, await box.bring_in(posted.attachments, message_key))
         await accept(event)
         ids = {
             "messageKey": own_key,

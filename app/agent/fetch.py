@@ -2,11 +2,10 @@
 
 import asyncio
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select, update
@@ -20,27 +19,18 @@ from app.channels.channel import Channel, Fetched, Later, Refused
 from app.db import Tx
 from app.events import Attachment, Destination
 from app.failpoints import reach
+from app.files import INBOX, safe_name
 from app.sessions import deposit, session
 from app.sessions.session import Claim
 from app.sessions.transcript import Entry
 from app.tables import messages
 
-INBOX = "inbox"
-"""The folder of the workspace in which what people send lies, by the day it came."""
 FetchResult = Fetched | Later | Refused
 
 MAX_TRIES = 3
 PAUSES_S = (2.0, 15.0)
 GIVEN_UP = "It could not be fetched, after {tries} tries: {reason}"
 TOO_LARGE = "It has {size} and was not fetched; at most {limit} are taken."
-EXTENSION = {
-    "photo": ".jpg",
-    "voice": ".ogg",
-    "audio": ".mp3",
-    "video": ".mp4",
-    "video_note": ".mp4",
-    "animation": ".mp4",
-}
 
 
 @dataclass(frozen=True)
@@ -106,17 +96,8 @@ def _wanted(harness: Harness, row: Any) -> Iterator[Wanted]:
         if _is_wanted(file):
             attachment = Attachment.model_validate(file)
             day = harness.daily_log.local(row.created_at).date()
-            path = f"{INBOX}/{day}/{row.id}-{number}-{file_name(attachment)}"
+            path = f"{INBOX}/{day}/{row.id}-{number}-{safe_name(attachment.name or '', attachment.kind)}"
             yield Wanted(row.id, number, row.channel or "", attachment, int(file.get("tries", 0)), path)
-
-
-def file_name(attachment: Attachment) -> str:
-    """A name that is safe in any folder, with an extension that says what the file is where we know it."""
-    given = PurePosixPath((attachment.name or attachment.kind).replace("\\", "/")).name
-    stem, dot, extension = given.rpartition(".")
-    safe = re.sub(r"[^\w.-]+", "_", stem if dot else given).strip("._")[:60] or attachment.kind
-    ending = re.sub(r"\W+", "", extension)[:10] if dot else ""
-    return f"{safe}.{ending}" if ending else safe + EXTENSION.get(attachment.kind, "")
 
 
 async def _bring(harness: Harness, file: Wanted) -> FetchResult:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from app.agent.fetch import fetch, file_name
+from app.agent.fetch import fetch
 from app.agent.flow import Fetching
 from app.agent.receive import receive
 from app.channels.channel import Later, Refused
 from app.events import Attachment
+from app.files import safe_name
 from app.tables import deliveries, messages
 from tests.unit.house import RUN, House, begin, kill_at, make_house, message, whole_turn
 
@@ -93,7 +94,7 @@ async def test_a_run_that_lost_the_session_fetches_nothing(house: House) -> None
     ],
 )
 def test_names_are_safe_in_any_folder(name: str | None, kind: str, safe: str) -> None:
-    assert file_name(Attachment(kind=kind, name=name)) == safe
+    assert safe_name(name or "", kind) == safe
 
 
 # The way in: album of N photos becomes N turns -> gathered by media group with a short quiet window into one turn.

@@ -1,28 +1,36 @@
 """The way in over HTTP: what is refused says why, what is accepted is stored once and answered."""
 
+import os
+from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from app.clock import ManualClock
 from app.errors import BadInput, ServiceUnavailable
 from app.events import CommandReceived, MessageReceived
 from app.web.api import explain_errors
 from webhooks.http import MAX_BODY_BYTES, http_router, parse, to_event
+from webhooks.http_files import Box
+
+LIMIT_BYTES = 10_000
 
 
 class Way:
     """A service behind the route: keeps what was accepted, answers what it was told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: Path) -> None:
+        self.box = Box(workspace, ManualClock(), ZoneInfo("UTC"), LIMIT_BYTES)
         self.events: list[MessageReceived | CommandReceived] = []
         self.waited: list[float] = []
         self.answer: dict[str, Any] = {"status": "answered", "turnId": "T", "reply": "Hi."}
         self.broken = False
         app = FastAPI()
         explain_errors(app)
-        app.include_router(http_router(self._accept, self._wait, lambda: "new-key"))
+        app.include_router(http_router(self._accept, self._wait, lambda: "new-key", self.box))
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
 
     async def _accept(self, event: MessageReceived | CommandReceived) -> None:
@@ -41,8 +49,8 @@ class Way:
 
 
 @pytest.fixture
-def way() -> Way:
-    return Way()
+def way(tmp_path: Path) -> Way:
+    return Way(tmp_path)
 
 
 async def test_a_message_is_accepted_with_its_ids(way: Way) -> None:
@@ -99,8 +107,8 @@ FORM = 'Accepted: {"message": "text"'
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({}, "message: Field required"),
-        ({"message": ""}, "message: String should have at least 1 character"),
+        ({}, "The message is blank."),
+        ({"message": ""}, "The message is blank."),
         ({"message": " \n"}, "The message is blank."),
         ({"message": 5}, "message: Input should be a valid string"),
         ({"message": "x" * 200_001}, "message: String should have at most 200000 characters"),
@@ -143,9 +151,10 @@ async def test_json_with_a_charset_is_json(way: Way) -> None:
 
 
 async def test_a_body_without_end_is_refused(way: Way) -> None:
-    body = b'{"message": "' + b"x" * MAX_BODY_BYTES + b'"}'
+    limit = MAX_BODY_BYTES + way.box.body_bytes
+    body = b'{"message": "' + b"x" * limit + b'"}'
     answer = await way.post(content=body, headers={"content-type": "application/json"})
-    assert answer.status_code == 400 and f"larger than {MAX_BODY_BYTES} bytes" in answer.json()["error"]
+    assert answer.status_code == 400 and f"larger than {limit} bytes" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("wait", ["-1", "601", "x", "nan", "inf"])
@@ -159,3 +168,53 @@ def test_parsing_is_pure_and_names_the_field() -> None:
         parse(b'{"message": "x", "sessionKey": "\\u0000"}')
     posted = parse(b'{"message": "x", "sender": {"id": 5, "name": "Ann"}}')
     assert posted.sender is not None and posted.sender.id == "5"
+
+
+def posted_file(**changes: Any) -> dict[str, Any]:
+    return {"kind": "voice", "name": "note.ogg", "mime": "audio/ogg", "data": "T2dnUw=="} | changes
+
+
+async def test_a_file_in_the_body_lies_in_the_inbox_once(way: Way, tmp_path: Path) -> None:
+    async with way.http:
+        for _ in range(2):
+            body = {"attachments": [posted_file(), posted_file(name="../../x y.ogg")], "messageKey": "1"}
+            assert (await way.http.post("/api/messages", json=body)).status_code == 202
+    event = way.events[0]
+    assert isinstance(event, MessageReceived) and event.message == ""
+    assert [(one.kind, one.name, one.mime, one.size) for one in event.attachments] == [
+        ("voice", "note.ogg", "audio/ogg", 4),
+        ("voice", "../../x y.ogg", "audio/ogg", 4),
+    ]
+    paths = [str(one.path) for one in event.attachments]
+    assert all((tmp_path / path).read_bytes() == b"OggS" for path in paths)
+    assert [path.rpartition("-")[2] for path in paths] == ["note.ogg", "x_y.ogg"]
+    assert len(os.listdir(tmp_path / "inbox/2026-01-05")) == 2
+    assert paths[0].startswith("inbox/2026-01-05/")
+
+
+async def test_a_file_of_the_workspace_is_named_by_its_path(way: Way, tmp_path: Path) -> None:
+    (tmp_path / "talk.mp3").write_bytes(b"ID3")
+    await way.post({"message": "listen", "attachments": [{"kind": "audio", "path": "talk.mp3"}]})
+    assert isinstance(way.events[0], MessageReceived)
+    assert [(one.path, one.size) for one in way.events[0].attachments] == [("talk.mp3", 3)]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (posted_file(data="no base64!"), "attachments.0.data is not base64"),
+        (posted_file(data=""), "attachments.0.data has 0 bytes; accepted: 1 to 10000"),
+        (posted_file(data="QUFB" * 4_000), "attachments.0.data has 12000 bytes; accepted: 1 to 10000"),
+        (posted_file(path="talk.mp3"), "give one of data and path"),
+        ({"kind": "voice"}, "give one of data and path"),
+        ({"path": "../secret"}, "attachments.0.path '../secret' leads outside the workspace"),
+        ({"path": "link/passwd"}, "attachments.0.path 'link/passwd' leads outside the workspace"),
+        ({"path": "missing"}, "attachments.0.path 'missing' is no file"),
+        (posted_file(kind="smell"), "attachments.0.kind: Input should be 'voice'"),
+    ],
+)
+async def test_a_file_that_cannot_be_taken_is_named(way: Way, tmp_path: Path, file: Any, said: str) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    answer = await way.post({"message": "x", "attachments": [file]})
+    assert answer.status_code == 400 and said in answer.json()["error"], answer.json()
+    assert way.events == []
