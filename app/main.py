@@ -44,7 +44,9 @@ from app.sessions import calls
 from app.speech import speech_of
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
+from app.web.deliveries import deliveries_router
 from app.web.feed import wait_for_answer
+from app.web.people import people_router
 from app.web.tasks import tasks_router
 from app.work.library import Library
 from functions import all_functions
@@ -248,6 +250,8 @@ def _web(harness: Harness, engine: EngineLink, ways: list[WayIn]) -> FastAPI:
             app.include_router(way.router)
     app.include_router(api_router(harness, engine.runs, engine.name))
     app.include_router(tasks_router(harness))
+    app.include_router(people_router(harness))
+    app.include_router(deliveries_router(harness))
     app.include_router(
         dashboard_router(harness, engine.desk, elsewhere=engine.elsewhere, loopback=settings.host in LOOPBACK)
     )

@@ -10,7 +10,7 @@ from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
 from app.events import CommandReceived, MessageReceived
-from app.ids import new_id
+from app.ids import new_code, new_id, read_code
 from app.sentences import (
     ADMINS_ONLY,
     ASK_ZONE,
@@ -41,7 +41,7 @@ async def admit(harness: Harness, event: Input) -> bool:
     """Whether `event` may come in. A stranger's code pairs him; the code itself is no message."""
     allowed = harness.settings.allow_lists.get(event.channel)
     if allowed is None or await harness.db.read(_is_welcome, event, allowed):
-        return not people.read_code(_given(event)) or not await harness.db.read(_has_paired, event)
+        return not read_code(_given(event)) or not await harness.db.read(_has_paired, event)
     events = await harness.db.write(_turn_away, harness, event)
     if events:
         await announce(harness, events)
@@ -75,7 +75,7 @@ def _turn_away(tx: Tx, harness: Harness, event: Input) -> list[dict[str, Any]]:
         return []
     people.forget_strangers(tx, now)
     people.note(tx, who, State.STRANGER, now)
-    code, first = people.read_code(_given(event)), people.is_first_word(tx, who.id, now)
+    code, first = read_code(_given(event)), people.is_first_word(tx, who.id, now)
     if code and not first and known is not None and known.tries >= people.MAX_TRIES:
         return []
     if code and people.use_code(tx, code, who, now):
@@ -118,7 +118,7 @@ def _put(tx: Tx, harness: Harness, event: Input, key: str, text: str) -> dict[st
 
 def make_code(tx: Tx, harness: Harness, role: str, made_by: str) -> tuple[str, str]:
     """A fresh code, and until when it is good as local time (HH:MM)."""
-    code = people.new_code(secrets.token_bytes(5))
+    code = new_code(secrets.token_bytes(5))
     until = people.add_code(tx, code, role, made_by, harness.clock.now())
     return code, f"{harness.daily_log.local(until):%H:%M}"
 

@@ -15,10 +15,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
+from app.channels.channel import Absent, Desk, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
 from app.channels.telegram_answer import Answer, is_about_kind, mended, result_of
 from app.channels.telegram_file import Upload, caption_of, open_upload
 from app.channels.telegram_format import render
+from app.channels.telegram_setup import set_up_bot
 from app.channels.workspace_file import CannotBeSent
 from app.config import Settings
 from app.errors import ChannelError
@@ -39,6 +40,11 @@ def channels(settings: Settings) -> "tuple[TelegramChannel, ...]":
     """The bot of TELEGRAM_BOT_TOKEN."""
     token = settings.telegram_bot_token.get_secret_value() if settings.telegram_bot_token else ""
     return (TelegramChannel(token, settings.telegram_api_base_url, workspace=settings.workspace),)
+
+
+async def set_up(desk: Desk) -> None:
+    """Token, way in, and the first person who may talk to the bot. Raises MoabError with what is wrong."""
+    await set_up_bot(desk, lambda token: TelegramChannel(token, desk.settings.telegram_api_base_url))
 
 
 class TelegramChannel:

@@ -187,6 +187,10 @@ class ServiceClient:
         """One request about tracked tasks; `path` is what follows `/api/tasks`, its parts quoted."""
         return await self._call(method, f"/api/tasks{path}", body=body)
 
+    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What the service says to any other request of its API."""
+        return await self._call(method, path, body=body)
+
     async def _call(
         self,
         method: str,

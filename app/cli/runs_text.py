@@ -16,7 +16,7 @@ def runs_table(runs: Sequence[Mapping[str, Any]]) -> str:
     if not runs:
         return "No runs."
     head = ("ID", "FUNCTION", "STATUS", "OUTCOME", "STARTED", "TOOK", "SESSION")
-    return _columns([head, *(_row(run) for run in runs)])
+    return columns([head, *(_row(run) for run in runs)])
 
 
 def run_page(found: Mapping[str, Any]) -> str:
@@ -24,7 +24,7 @@ def run_page(found: Mapping[str, Any]) -> str:
     run = found["run"]
     head = [(name, _text(run.get(name))) for name in ("id", "function", "status", "sessionKey", "startedAt")]
     left = [("outcome", str(run["outcome"]))] if run.get("outcome") else []
-    lines = [_columns([*head, ("took", _took(run)), *left, ("event", _value(run.get("event")))])]
+    lines = [columns([*head, ("took", _took(run)), *left, ("event", _value(run.get("event")))])]
     lines += ["", printable(str(run["summary"]))] if run.get("summary") else []
     for number, step in enumerate(found.get("steps", ()), start=1):
         lines += ["", *_step(number, step)]
@@ -35,7 +35,7 @@ def usage_table(found: Mapping[str, Any]) -> str:
     """One line a session, day or model, their sum, and the budgets that are set."""
     rows = [*found["rows"], {"name": "total"} | found["total"]]
     head = (str(found["by"]).upper(), "CALLS", "TOKENS IN", "TOKENS OUT", "COST")
-    table = _columns([head, *(_usage_row(row) for row in rows)])
+    table = columns([head, *(_usage_row(row) for row in rows)])
     budgets = [f"{one['scope']} {_budget(one)}" for one in found["budgets"]]
     return printable(f"{table}\n\nBudgets: {'; '.join(budgets) or 'none'}.")
 
@@ -74,7 +74,7 @@ def _step(number: int, step: Mapping[str, Any]) -> list[str]:
     return [f"{title}, {_took(step)}{again}", *(f"   {name}: {_value(v)}" for name, v in values if v is not None)]
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> str:
+def columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)

@@ -13,9 +13,9 @@ from sqlalchemy import literal, select, update
 from app.db import Tx, insert_if_absent, moment
 from app.events import Destination, MessageReceived, wire_safe
 from app.goal_tables import goals
+from app.ids import ALPHABET
 from app.tables import approvals, calls, deliveries, messages, sessions, tasks, turns
 
-ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ID_CHARACTERS = 8
 MAX_DEPTH = 10
 

@@ -11,10 +11,9 @@ from sqlalchemy import delete, select, update
 
 from app.db import Tx, insert_if_absent
 from app.events import wire_safe
-from app.sessions.approvals import ALPHABET, identity
+from app.sessions.approvals import identity
 from app.tables import pairings, people
 
-CODE_CHARACTERS = 8
 CODE_FOR = timedelta(hours=1)
 MAX_TRIES = 5
 """How many wrong codes of one stranger are looked at in a day."""
@@ -60,18 +59,6 @@ class Newcomer:
 
 def chat_id(event: Any) -> str:
     return f"{event.channel}:{event.destination.chat_id}"
-
-
-def new_code(randomness: bytes) -> str:
-    """A code that is easy to type and hard to guess: eight characters of 40 random bits."""
-    number = int.from_bytes(randomness[:5])
-    return "".join(ALPHABET[number >> (5 * i) & 31] for i in range(CODE_CHARACTERS))
-
-
-def read_code(text: str) -> str:
-    """The code in what a person typed, "" if it does not look like one; O and I are taken for 0 and 1."""
-    code = text.strip().upper().replace("-", "").replace(" ", "").translate(str.maketrans("OIL", "011"))
-    return code if len(code) == CODE_CHARACTERS and all(c in ALPHABET for c in code) else ""
 
 
 def _digest(code: str) -> str:

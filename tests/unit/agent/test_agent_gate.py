@@ -9,9 +9,10 @@ import pytest
 from app.agent.accept import accept
 from app.agent.gate import invite_first, make_code
 from app.events import CommandReceived, Destination, MessageReceived, Sender
+from app.ids import new_code, read_code
 from app.sentences import GROUP_PAIRED, STRANGER, WRONG_CODE, say
 from app.sessions import people
-from app.sessions.people import Newcomer, read_code
+from app.sessions.people import Newcomer
 from app.tables import deliveries, messages
 from app.tables import people as rows
 from tests.unit.house import House, RecordingChannel, make_house, run_command_of
@@ -204,5 +205,5 @@ async def test_what_comes_from_the_terminal_knocks_at_no_door(house: House) -> N
 def test_codes_are_read_as_people_type_them() -> None:
     assert read_code("k7pm-2qxr") == "K7PM2QXR" and read_code("O1IL2345") == "01112345"
     assert read_code("hello") == read_code("what is new") == read_code("") == ""
-    assert len({people.new_code(bytes([n]) * 5) for n in range(200)}) == 200
+    assert len({new_code(bytes([n]) * 5) for n in range(200)}) == 200
     assert Newcomer.person(said("x")).id == "telegram:5"
