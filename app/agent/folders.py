@@ -11,6 +11,7 @@ from app.agent.announce import announce
 from app.agent.goal import GoalWish, create
 from app.agent.goal_orders import continue_goals
 from app.agent.harness import Harness
+from app.agent.supervise import run_monitor
 from app.errors import BadInput
 from app.failpoints import reach
 from app.work import goals
@@ -32,8 +33,12 @@ class Looked:
 
 
 async def keep_working(harness: Harness) -> dict[str, Any]:
-    """A beat's work: look for new files, start what is ready, take care of what was lost. Counts, as JSON."""
-    return {"files": await scan_folders(harness), "goals": await continue_goals(harness)}
+    """A beat's work: look for new files, start what is ready, take care of what was lost or stands still. As JSON."""
+    return {
+        "files": await scan_folders(harness),
+        "goals": await continue_goals(harness),
+        "monitor": await run_monitor(harness),
+    }
 
 
 async def scan_folders(harness: Harness) -> dict[str, Any]:
