@@ -3,10 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
+from app.agent.conclude import conclude_message
 from app.agent.harness import Harness
 from app.events import MessageReceived
 from app.ids import new_id
-from app.sessions.deposit import deposit
+from app.sessions.deposit import closed, deposit
 from app.sessions.session import OWNED_FOR
 
 
@@ -16,4 +17,6 @@ async def show_received(harness: Harness, event: MessageReceived, message_key: s
     shown = event.origin == "person" and channel is not None and await channel.acknowledge(event.destination)
     now = harness.clock.now()
     await harness.db.write(deposit, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    if shown and (over := await harness.db.read(closed, message_key)) is not None:
+        await conclude_message(harness, over)  # the turn was faster than the sign
     return {"shown": shown, "look_again": (now + OWNED_FOR + timedelta(seconds=1)).isoformat()}

@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 from app.agent import status, task_list
 from app.agent.announce import announce, reply_event
 from app.agent.closing import supersede
+from app.agent.conclude import conclude
 from app.agent.gate import pair_command, zone_command
 from app.agent.harness import Harness
 from app.agent.undo import undo_files
@@ -254,6 +255,8 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     events.append(reply_event(harness, event, event.session_key))
     await announce(harness, events)
     harness.notifier.publish(event.session_key)
+    if done.stopped is not None:
+        await conclude(harness, done.stopped)
     return {"command": event.command}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.agent.announce import announce
+from app.agent.conclude import conclude
 from app.agent.goal_end import fail_try
 from app.agent.harness import Harness
 from app.agent.report import fail_task
@@ -39,6 +40,7 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     if events:
         await announce(harness, events)
     harness.notifier.publish(session_key)
+    await conclude(harness, run_id)
     return {"told": True}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import delete
 
 from app.agent.checklist import look_at_checklist, read_checklist, take_look
+from app.agent.conclude import conclude
 from app.agent.distillation import distil_log, take_distillation
 from app.agent.harness import Harness
 from app.db import Tx
@@ -39,6 +40,8 @@ async def look_around(harness: Harness, turn_id: str | None, session_key: str = 
     checklist = await asyncio.to_thread(read_checklist, harness.workspace.root) if turn_id is None else ""
     chores = await harness.db.write(_decide, harness, turn_id, logs, checklist)
     harness.notifier.publish(session_key)
+    if turn_id is not None:
+        await conclude(harness, turn_id)
     return {"chores": chores}
 
 

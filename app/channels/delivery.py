@@ -2,17 +2,29 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from app.channels import outbox
-from app.channels.channel import Channel, Refused, SendResult, Sent
+from app.channels.channel import Absent, Channel, Later, Refused, SendResult, Sent, Unknown
 from app.channels.outbox import Blocked, Delivery
 from app.clock import Clock
 from app.db import Database, Tx
 from app.failpoints import reach
 
 log = logging.getLogger("moab.channels")
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Nobody knows yet whether a part arrived; the platform is asked again. `asked` is what it said just now."""
+
+    asked: Absent | Later
+
+    @property
+    def reason(self) -> str:
+        return self.asked.reason if isinstance(self.asked, Later) else "it may still be under way"
 
 
 async def deliver_next(
@@ -27,14 +39,14 @@ async def deliver_next(
         return {"kind": "done"}
     if isinstance(claimed, Blocked):
         return _wait(claimed.until)
-    reach("send.claimed")
     channel = channels.get(claimed.channel)
-    result = (
-        await channel.send(claimed.destination, claimed.part)
-        if channel is not None
-        else Refused(f"the channel {claimed.channel} is not configured")
-    )
-    reach("send.accepted")
+    result: SendResult | Absent | Doubt
+    if claimed.doubtful:
+        result = await _find(channel, claimed, Unknown(outbox.VANISHED))
+    else:
+        reach("send.claimed")
+        result = await _send(channel, claimed)
+        reach("send.accepted")
     rest = await database.write(_record, claimed, result, chat, clock.now())
     reach("send.recorded")
     if not isinstance(result, Sent):
@@ -44,9 +56,35 @@ async def deliver_next(
     return {"kind": "sent"} if rest <= clock.now() else _wait(rest)
 
 
-def _record(tx: Tx, delivery: Delivery, result: SendResult, chat: str, now: datetime) -> datetime | None:
+async def _send(channel: Channel | None, delivery: Delivery) -> SendResult | Doubt:
+    if channel is None:
+        return Refused(f"the channel {delivery.channel} is not configured")
+    result = await channel.send(delivery.destination, delivery.part)
+    if not isinstance(result, Unknown):
+        return result
+    found = await _find(channel, delivery, result)
+    return Doubt(Absent()) if isinstance(found, Absent) else found
+
+
+async def _find(channel: Channel | None, delivery: Delivery, doubt: Unknown) -> Sent | Absent | Unknown | Doubt:
+    """What the platform says about a part that was handed over. `doubt` stays where it cannot be asked."""
+    found = await channel.find(delivery.destination, delivery.part) if channel is not None else doubt
+    match found:
+        case Later():
+            return Doubt(found)
+        case Unknown():
+            return doubt
+    return found
+
+
+def _record(
+    tx: Tx, delivery: Delivery, result: SendResult | Absent | Doubt, chat: str, now: datetime
+) -> datetime | None:
     """Write the outcome down; when the next part of the chat is due, or None."""
-    outbox.record(tx, delivery, result, now)
+    if isinstance(result, Doubt):
+        outbox.doubt(tx, delivery, result.asked, now)
+    else:
+        outbox.record(tx, delivery, result, now)
     return outbox.next_due(tx, chat)
 
 
@@ -56,4 +94,5 @@ def _wait(until: datetime) -> dict[str, Any]:
 
 def _log(delivery: Delivery, result: Any) -> None:
     kind = type(result).__name__.lower()
-    log.info("Delivery %d to %s: %s (%s).", delivery.id, delivery.channel, kind, result.reason)
+    reason = getattr(result, "reason", "it is sent again")
+    log.info("Delivery %d to %s: %s (%s).", delivery.id, delivery.channel, kind, reason)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import and_, insert, or_, select, update
 
-from app.channels.channel import Later, Part, Refused, SendResult, Sent
+from app.channels.channel import Absent, Later, Part, Refused, SendResult, Sent, Unknown
 from app.db import Tx, moment
 from app.events import Destination, wire_safe
 from app.sentences import UNKNOWN_NOTICE
@@ -17,6 +17,9 @@ EXPIRES_AFTER = timedelta(hours=24)
 BACKOFF_S = (2.0, 8.0, 30.0, 120.0, 300.0)
 STUCK_AFTER = timedelta(minutes=2)
 """A part claimed longer ago than this by a living process will not be heard of again."""
+SETTLES_IN = timedelta(seconds=2)
+"""How long a request whose sender is gone may still be under way, before it makes sense to ask for what it brought."""
+VANISHED = "the service stopped between handing the part over and noting the receipt"
 
 REPEATABLE = frozenset({"terminal", "http"})
 """Channels whose clients come to fetch: sending is only a note in the database and may be done again."""
@@ -24,13 +27,16 @@ REPEATABLE = frozenset({"terminal", "http"})
 
 @dataclass(frozen=True)
 class Delivery:
-    """One part to send."""
+    """One part to send; or, if it is `doubtful`, to ask for, because it was handed over and nobody knows what came of
+    it.
+    """
 
     id: int
     channel: str
     destination: Destination
     part: Part
     attempts: int
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,9 @@ def exists(tx: Tx, key: str) -> bool:
 
 
 def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blocked | None:
-    """The oldest unsent part of a chat, now ours to send; Blocked while its turn has not come; None if all are done.
+    """The oldest unsent part of a chat, now ours to send or to ask for.
+
+    Blocked while its turn has not come; None if all are done.
 
     A part that was tried and could not go out for EXPIRES_AFTER is given up; one never tried is tried at any age,
     because the wait was ours.
@@ -110,8 +118,6 @@ def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blo
             tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(values))
         elif not_before is not None and not_before > now:
             return Blocked(not_before)
-        elif row.state == "sending":
-            give_up_unknown(tx, row, now)
         else:
             return _claim(tx, row, boot_id, now)
     return None
@@ -129,32 +135,53 @@ def _oldest_unsent(tx: Tx, chat: str) -> Any | None:
 
 
 def _claim(tx: Tx, row: Any, boot_id: str, now: datetime) -> Delivery:
-    claimed = {"state": "sending", "boot_id": boot_id, "not_before": now + STUCK_AFTER, "attempts": row.attempts + 1}
+    doubtful = row.state == "sending"
+    attempts = row.attempts + (0 if doubtful else 1)
+    claimed = {"state": "sending", "boot_id": boot_id, "not_before": now + STUCK_AFTER, "attempts": attempts}
     tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(claimed))
     destination = Destination.model_validate(row.destination)
-    return Delivery(row.id, row.channel, destination, row.part | {"key": row.key}, row.attempts + 1)
+    part = row.part | {"key": row.key, "since": (moment(row.created_at) or now).isoformat()}
+    return Delivery(row.id, row.channel, destination, part, attempts, doubtful)
 
 
-def record(tx: Tx, delivery: Delivery, result: SendResult, now: datetime) -> None:
-    """Write down what became of a claimed part."""
+def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetime) -> None:
+    """Write down what became of a claimed part. Absent: it was asked for and did not arrive, so it is sent again."""
     values: dict[str, Any]
     match result:
         case Sent(receipt=receipt):
             values = {"state": "sent", "receipt": wire_safe(receipt), "sent_at": now, "reason": None}
         case Later(after_s=after_s, reason=reason):
-            pause = after_s if after_s is not None else BACKOFF_S[min(delivery.attempts, len(BACKOFF_S)) - 1]
+            pause = after_s if after_s is not None else _pause(delivery)
             values = {"state": "pending", "not_before": now + timedelta(seconds=pause), "reason": reason}
         case Refused(reason=reason):
             values = {"state": "failed", "reason": reason}
-        case _:
-            values = {"state": "unknown", "reason": result.reason}
-    # A receipt is a fact, also for a part that was taken for lost in the meantime.
-    open_states = ("sending", "unknown") if values["state"] == "sent" else ("sending",)
-    tx.execute(
-        update(deliveries).where(deliveries.c.id == delivery.id, deliveries.c.state.in_(open_states)).values(values)
-    )
-    if values["state"] == "unknown":
+        case Absent():
+            values = {"state": "pending", "not_before": None, "reason": "it did not arrive and is sent again"}
+        case Unknown(reason=reason):
+            values = {"state": "unknown", "reason": reason}
+    mine = [deliveries.c.id == delivery.id, deliveries.c.state == "sending", deliveries.c.attempts == delivery.attempts]
+    if values["state"] == "sent":  # a receipt is a fact, also for a part that was taken for lost in the meantime
+        mine[1:] = [deliveries.c.state.in_(("sending", "unknown", "pending"))]
+    changed = tx.execute(update(deliveries).where(*mine).values(values)).rowcount
+    if values["state"] == "unknown" and changed:
         _say_unknown(tx, _row(tx, delivery.id), now)
+
+
+def _pause(delivery: Delivery) -> float:
+    return BACKOFF_S[min(delivery.attempts, len(BACKOFF_S)) - 1]
+
+
+def doubt(tx: Tx, delivery: Delivery, asked: Absent | Later, now: datetime) -> None:
+    """Leave a part whose request got no answer to be asked for, once it has settled or as late as the platform says."""
+    row = _row(tx, delivery.id)
+    if (moment(row.created_at) or now) <= now - EXPIRES_AFTER:
+        record(tx, delivery, Unknown("the platform could not be asked within 24 hours"), now)
+        return
+    stated = asked.after_s if isinstance(asked, Later) else None
+    until = now + timedelta(seconds=_pause(delivery) if stated is None else stated)
+    reason = asked.reason if isinstance(asked, Later) else "handed over without an answer"
+    mine = deliveries.c.id == delivery.id, deliveries.c.state == "sending", deliveries.c.attempts == delivery.attempts
+    tx.execute(update(deliveries).where(*mine).values(boot_id=None, not_before=until, reason=reason))
 
 
 def next_due(tx: Tx, chat: str) -> datetime | None:
@@ -167,19 +194,6 @@ def next_due(tx: Tx, chat: str) -> datetime | None:
     )
     row = tx.execute(query).first()
     return None if row is None else moment(row.not_before) or moment(row.created_at)
-
-
-def give_up_unknown(tx: Tx, row: Any, now: datetime) -> None:
-    """Close a part whose sender vanished between claim and receipt: it may have arrived, so it is not sent again.
-
-    A mailbox hands nothing over, so there the part simply waits again.
-    """
-    if row.channel in REPEATABLE:
-        tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="pending", not_before=None))
-        return
-    reason = "the service stopped between handing the part over and noting the receipt"
-    tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(state="unknown", reason=reason))
-    _say_unknown(tx, row, now)
 
 
 def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
@@ -207,20 +221,24 @@ def _row(tx: Tx, delivery_id: int) -> Any:
 
 
 def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
-    """At start-up: close the parts that a dead boot of this home had claimed."""
-    query = select(deliveries).where(
+    """At start-up: the parts that a dead boot of this home had claimed are in doubt; how many there are.
+
+    A mailbox hands nothing over, so there the part simply waits again.
+    """
+    dead = (
         deliveries.c.state == "sending",
         deliveries.c.boot_id.startswith(home_id + ":", autoescape=True),
         deliveries.c.boot_id != boot_id,
     )
-    rows = tx.execute(query).all()
-    for row in rows:
-        give_up_unknown(tx, row, now)
-    return len(rows)
+    fetched = deliveries.c.channel.in_(REPEATABLE)
+    again = {"state": "pending", "not_before": None}
+    doubtful = {"boot_id": None, "not_before": now + SETTLES_IN, "reason": VANISHED}
+    refilled = tx.execute(update(deliveries).where(*dead, fetched).values(again)).rowcount
+    return refilled + tx.execute(update(deliveries).where(*dead).values(doubtful)).rowcount
 
 
 def unsent_chats(tx: Tx) -> Sequence[Any]:
-    """One row (chat_key, channel, destination, run_id, session_key) per chat that has a part to send."""
+    """One row (chat_key, channel, destination, run_id, session_key) per chat that has a part to send or to ask for."""
     query = (
         select(
             deliveries.c.chat_key,
@@ -230,7 +248,12 @@ def unsent_chats(tx: Tx) -> Sequence[Any]:
             sessions.c.key.label("session_key"),
         )
         .join(sessions, sessions.c.id == deliveries.c.session_id)
-        .where(deliveries.c.state == "pending")
+        .where(
+            or_(
+                deliveries.c.state == "pending",
+                and_(deliveries.c.state == "sending", deliveries.c.boot_id.is_(None)),
+            )
+        )
         .order_by(deliveries.c.id)
     )
     found: dict[str, Any] = {}

@@ -11,7 +11,10 @@ from app.db import Tx, insert_if_absent, moment
 from app.errors import MoabError
 from app.events import MessageReceived, message_event_id, wire_safe
 from app.sessions import session
-from app.tables import messages, sessions
+from app.tables import messages, sessions, turns
+
+CLOSED_AT_ONCE, STOPPED_AT_ONCE = 200, 5
+"""How many messages of a session are looked through for those that a turn has closed, or was stopped at."""
 
 MAX_WAKES = 3
 """How often a message that nobody answered is woken again before a person has to look."""
@@ -180,6 +183,34 @@ def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
         .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(True))
         .values(state=state, answered_by=run_id)
     )
+
+
+def closed_by(tx: Tx, run_id: str) -> Sequence[Any]:
+    """(channel, destination, state) of the inputs that a turn answered or failed at.
+
+    Those that it was stopped at do not say so: the latest stopped ones of its session are taken for them.
+    """
+    turn = tx.execute(select(turns.c.session_id, turns.c.state).where(turns.c.run_id == run_id)).first()
+    if turn is None:
+        return ()
+    of_session = messages.c.session_id == turn.session_id
+    latest = select(messages.c.id).where(of_session).order_by(messages.c.id.desc()).limit(CLOSED_AT_ONCE)
+    stopped = select(messages.c.id).where(of_session, messages.c.state == "stopped").order_by(messages.c.id.desc())
+    mine = and_(messages.c.id.in_(latest), messages.c.answered_by == run_id)
+    if turn.state == "stopped":
+        mine = or_(mine, messages.c.id.in_(stopped.limit(STOPPED_AT_ONCE)))
+    query = select(messages.c.channel, messages.c.destination, messages.c.state).where(
+        mine, messages.c.channel.is_not(None)
+    )
+    return tx.execute(query.order_by(messages.c.id)).all()
+
+
+def closed(tx: Tx, message_key: str) -> Any | None:
+    """(channel, destination, state) of an input that nobody works on any more."""
+    query = select(messages.c.channel, messages.c.destination, messages.c.state).where(
+        messages.c.message_key == message_key, messages.c.state.in_(("answered", "failed", "stopped"))
+    )
+    return tx.execute(query).first()
 
 
 def unsent_events(tx: Tx) -> Sequence[Any]:

@@ -64,6 +64,9 @@ class SlackServer(FakeServer):
         return all(name not in entry or str(entry[name]) == facts[name] for name in ("method", "chat"))
 
     def control(self, path: str, params: dict[str, Any]) -> Any:
+        if path == "/__socket":
+            self.socket_url = params["url"]
+            return {"ok": True}
         return {"messages": self.said(params.get("chat"))} if path == "/__said" else None
 
     def answer(self, request: Request) -> Reply:

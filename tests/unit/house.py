@@ -137,7 +137,9 @@ class RecordingChannel:
         self._name = name
         self.sent: list[str] = []
         self.acknowledged: list[Destination] = []
+        self.concluded: list[tuple[Destination, bool]] = []
         self.results: list[SendResult] = []
+        self.found: list[Sent | Absent | Later | Unknown] = []
         self.files: dict[str, Any] = {}
 
     @property
@@ -159,9 +161,10 @@ class RecordingChannel:
         return True
 
     async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
-        return Unknown("this platform cannot be asked")
+        return self.found.pop(0) if self.found else Unknown("this platform cannot be asked")
 
     async def conclude(self, destination: Destination, ok: bool) -> bool:
+        self.concluded.append((destination, ok))
         return True
 
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from app.channels import delivery, outbox
-from app.channels.channel import Later, Refused, SendResult, Sent, Unknown
+from app.channels.channel import Absent, Later, Refused, SendResult, Sent, Unknown
 from app.channels.delivery import deliver_next
-from app.channels.outbox import STUCK_AFTER
+from app.channels.outbox import SETTLES_IN, STUCK_AFTER
 from app.events import Destination
 from app.sentences import UNKNOWN_NOTICE
 from app.sessions import session
@@ -105,6 +105,7 @@ async def test_killed_between_the_claim_and_the_request(house: House, monkeypatc
     await _die(house, monkeypatch, "send.claimed")
     assert house.channel.sent == []
     await _restart(house)
+    assert (await deliver(house))["kind"] == "sent"
     assert await states(house) == ["unknown", "pending", "pending"]
 
 
@@ -129,8 +130,40 @@ async def test_without_a_restart_a_lost_sender_is_waited_for(house: House, monke
     await _die(house, monkeypatch, "send.accepted")
     assert (await deliver(house))["kind"] == "wait"
     house.clock.advance(STUCK_AFTER.total_seconds())
-    assert (await deliver(house))["kind"] == "sent"
-    assert house.channel.sent == ["a", "b"]
+    assert [(await deliver(house))["kind"] for _ in range(3)] == ["sent", "sent", "done"]
+    assert house.channel.sent == ["a", "b", UNKNOWN_NOTICE]
+
+
+async def test_a_platform_that_has_the_part_settles_the_doubt(house: House) -> None:
+    house.channel.results = [Unknown("no answer")]
+    house.channel.found = [Sent({"id": 7})]
+    while (await deliver(house))["kind"] != "done":
+        pass
+    (row, _) = house.rows(deliveries.select().order_by(deliveries.c.id))
+    assert (row.state, row.receipt) == ("sent", {"id": 7}) and house.channel.sent == ["b"]
+
+
+async def test_a_part_that_is_not_there_at_once_may_still_be_under_way(house: House) -> None:
+    """Only when it is not there later either is it sent again; what stands behind it waits."""
+    house.channel.results = [Unknown("no answer")]
+    house.channel.found = [Absent(), Absent()]
+    waiting = await deliver(house)
+    assert waiting["kind"] == "wait" and await deliver(house) == waiting
+    house.clock.advance(SETTLES_IN.total_seconds())
+    while (await deliver(house))["kind"] != "done":
+        pass
+    assert house.channel.sent == ["a", "b"] and await states(house) == ["sent", "sent"]
+
+
+async def test_a_platform_that_is_away_is_asked_again(house: House) -> None:
+    house.channel.results = [Unknown("no answer")]
+    house.channel.found = [Later(60.0, "away"), Later(60.0, "away"), Sent({"id": 7})]
+    for _ in range(2):
+        assert (await deliver(house))["kind"] == "wait"
+        house.clock.advance(60)
+    while (await deliver(house))["kind"] != "done":
+        pass
+    assert house.channel.sent == ["b"] and await states(house) == ["sent", "sent"]
 
 
 async def _die(house: House, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
@@ -147,6 +180,7 @@ async def _die(house: House, monkeypatch: pytest.MonkeyPatch, point: str) -> Non
 async def _restart(house: House) -> None:
     with house.tx() as tx:
         outbox.close_dead(tx, "home", "home:boot2", house.clock.now())
+    house.clock.advance(SETTLES_IN.total_seconds())
 
 
 @pytest.mark.parametrize("result", [Sent({}), Later(1.0, "x"), Refused("x"), Unknown("x")])

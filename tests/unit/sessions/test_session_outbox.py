@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.channels import outbox
-from app.channels.channel import Later, Part, Refused, SendResult, Sent, Unknown
-from app.channels.outbox import BACKOFF_S, EXPIRES_AFTER, STUCK_AFTER, Blocked, Delivery
+from app.channels.channel import Absent, Later, Part, Refused, SendResult, Sent, Unknown
+from app.channels.outbox import BACKOFF_S, EXPIRES_AFTER, SETTLES_IN, STUCK_AFTER, Blocked, Delivery
 from app.events import Destination
 from app.sentences import UNKNOWN_NOTICE
 from app.sessions import session
@@ -53,7 +53,7 @@ async def claimed(house: House, chat: str = CHAT) -> Delivery:
     return found
 
 
-async def record(house: House, delivery: Delivery, result: SendResult) -> None:
+async def record(house: House, delivery: Delivery, result: SendResult | Absent) -> None:
     with house.tx() as tx:
         outbox.record(tx, delivery, result, house.clock.now())
 
@@ -162,14 +162,53 @@ async def test_unknown_is_never_sent_again_and_said_once(house: House) -> None:
     assert [state for _, state in await states(house)] == ["unknown", "unknown"]
 
 
-async def test_a_sender_that_vanished_leaves_an_unknown_part(house: House) -> None:
+async def test_a_part_whose_sender_vanished_is_asked_for(house: House) -> None:
     await put(house, "r1", "a", "b")
     vanished = await claimed(house)
     house.clock.advance(STUCK_AFTER.total_seconds())
-    assert (await claimed(house)).part["text"] == "b"
+    asking = await claimed(house)
+    assert (asking.part["text"], asking.doubtful, asking.attempts) == ("a", True, 1)
+    assert isinstance(await claim(house), Blocked), "one asks at a time"
+    await record(house, asking, Unknown("nobody can tell"))
     assert (await states(house))[0] == ("a", "unknown")
     await record(house, vanished, Refused("too late"))
     assert (await states(house))[0] == ("a", "unknown")
+
+
+async def test_a_part_that_did_not_arrive_is_sent_again(house: House) -> None:
+    await put(house, "r1", "a")
+    vanished = await claimed(house)
+    house.clock.advance(STUCK_AFTER.total_seconds())
+    await record(house, await claimed(house), Absent())
+    again = await claimed(house)
+    assert (again.part["text"], again.doubtful, again.attempts) == ("a", False, 2)
+    await record(house, vanished, Refused("of the first try"))
+    assert await states(house) == [("a", "sending")], "the first sender has no say in the second try"
+    await record(house, again, Sent({"id": 2}))
+    assert await states(house) == [("a", "sent")]
+
+
+async def test_what_is_in_doubt_is_asked_for_as_late_as_it_must_be(house: House) -> None:
+    await put(house, "r1", "a", "b")
+    for asked, pause_s in ((Absent(), 2), (Later(60.0, "slow down"), 60), (Later(None, "away"), 2)):
+        delivery = await claimed(house)
+        with house.tx() as tx:
+            outbox.doubt(tx, delivery, asked, house.clock.now())
+        blocked = await claim(house)
+        assert isinstance(blocked, Blocked) and blocked.until == house.clock.now() + timedelta(seconds=pause_s)
+        house.clock.advance(pause_s)
+    with house.tx() as tx:
+        assert [row.chat_key for row in outbox.unsent_chats(tx)] == [CHAT]
+    assert (await claimed(house)).doubtful
+
+
+async def test_a_platform_that_never_answers_leaves_an_unknown_part_after_a_day(house: House) -> None:
+    await put(house, "r1", "a")
+    delivery = await claimed(house)
+    house.clock.advance(EXPIRES_AFTER.total_seconds())
+    with house.tx() as tx:
+        outbox.doubt(tx, delivery, Later(None, "away"), house.clock.now())
+    assert await states(house) == [("a", "unknown"), (UNKNOWN_NOTICE, "pending")]
 
 
 async def test_a_receipt_that_comes_late_takes_the_doubt_away(house: House) -> None:
@@ -177,6 +216,7 @@ async def test_a_receipt_that_comes_late_takes_the_doubt_away(house: House) -> N
     await put(house, "r1", "a")
     slow = await claimed(house)
     house.clock.advance(STUCK_AFTER.total_seconds())
+    await record(house, await claimed(house), Unknown("nobody can tell"))
     assert (await claimed(house)).part["text"] == UNKNOWN_NOTICE
     await record(house, slow, Sent({"id": 5}))
     (row, _) = house.rows(deliveries.select().order_by(deliveries.c.id))
@@ -191,7 +231,10 @@ async def test_a_dead_boot_leaves_no_claimed_part(house: House) -> None:
         assert outbox.close_dead(tx, "other", "other:boot1", house.clock.now()) == 0
         assert outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 1
         assert outbox.close_dead(tx, "home", "home:boot2", house.clock.now()) == 0
-    assert await states(house) == [("a", "unknown"), (UNKNOWN_NOTICE, "pending")]
+    blocked = await claim(house)
+    assert isinstance(blocked, Blocked) and blocked.until == house.clock.now() + SETTLES_IN
+    house.clock.advance(SETTLES_IN.total_seconds())
+    assert (await claimed(house)).doubtful
 
 
 @pytest.mark.parametrize("channel", ["terminal", "http"])
