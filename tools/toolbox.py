@@ -9,6 +9,7 @@ from tools.delegate import delegate_task
 from tools.edit import edit
 from tools.files import ls, write
 from tools.history import search_history
+from tools.learnings import record_learning
 from tools.memory import remember
 from tools.read import read
 from tools.sandbox import NO_SANDBOX, Sandbox
@@ -41,6 +42,7 @@ def make_toolbox(
         find_tool(rg),
         ls,
         remember,
+        record_learning,
         search_history,
         send_file,
         transcribe,

@@ -16,6 +16,7 @@ from app.agent.delegated import ended, got_on, is_delegated
 from app.agent.flow import Call, Flow, Observation
 from app.agent.handover import hand_over
 from app.agent.harness import Harness
+from app.agent.learned import OwnLearnings
 from app.agent.task_list import OpenTasks
 from app.agent.tasks import delegate_apart, send_start
 from app.agent.think import toolbox_of
@@ -162,6 +163,7 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         history=PastConversations(harness.db, flow.session_key),
         tasks=OpenTasks(harness, flow.session_key),
         wakes=OwnWakes(harness, flow),
+        learnings=OwnLearnings(harness),
         speech=harness.speech,
         ledger=OwnLedger(harness, flow),
     )

@@ -13,6 +13,7 @@ from app.agent.checklist import look_at_checklist, read_checklist, take_look
 from app.agent.conclude import conclude
 from app.agent.distillation import distil_log, take_distillation
 from app.agent.harness import Harness
+from app.agent.learned import promote_ripe, take_promotion
 from app.db import Tx
 from app.memory import distil
 from app.memory.daily_log import LogFile
@@ -66,6 +67,7 @@ def _only_now_and_then(tx: Tx, harness: Harness, now: datetime, checklist: str) 
     taken = {
         "tidy": rounds.take(tx, "tidy", now, now + TIDY_EVERY),
         "checklist": take_look(tx, harness, checklist),
+        "promote": take_promotion(tx, harness),
     }
     return [{"step": name, "of": ""} for name, is_due in taken.items() if is_due]
 
@@ -120,5 +122,11 @@ async def settle(harness: Harness, turn_id: str, session_key: str = "") -> dict[
     return {"settled": turn_id}
 
 
-CHORES: dict[str, Chore] = {"prune": prune_log, "distil": _distil, "tidy": tidy, "checklist": look_at_checklist}
+CHORES: dict[str, Chore] = {
+    "prune": prune_log,
+    "distil": _distil,
+    "tidy": tidy,
+    "checklist": look_at_checklist,
+    "promote": promote_ripe,
+}
 """What each chore's step does, given the run's id and what it is of."""

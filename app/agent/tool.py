@@ -146,6 +146,14 @@ class Ledger(Protocol):
         ...
 
 
+class Learnings(Protocol):
+    """Where record_learning writes."""
+
+    async def record(self, text: str, scope: str, key: str) -> str:
+        """Keep `text`, or count it where about the same is known; once per `key`. A sentence for the model."""
+        ...
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What one call may know. A tool gets everything from here and reads no environment, clock or global.
@@ -165,6 +173,7 @@ class ToolContext:
     history: History | None = None
     tasks: Tasks | None = None
     wakes: Wakes | None = None
+    learnings: Learnings | None = None
     speech: Speech | None = None
     ledger: Ledger | None = None
 

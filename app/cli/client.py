@@ -174,6 +174,14 @@ class ServiceClient:
         """Let the heart beat at once: `{"last": when it did before}`."""
         return await self._call("POST", "/api/heartbeat")
 
+    async def learnings(self) -> list[dict[str, Any]]:
+        """What was learned, what was found most often first."""
+        return list((await self._call("GET", "/api/learnings")).get("learnings", ()))
+
+    async def decide_learning(self, learning_id: str, verdict: str) -> dict[str, Any]:
+        """Promote or drop one: `{"id": ..., "text": ...}`. Raises NotFound."""
+        return await self._call("POST", f"/api/learnings/{quote(learning_id, safe='')}/{verdict}")
+
     async def approvals(self) -> list[dict[str, Any]]:
         """What waits for a person, oldest first."""
         return list((await self._call("GET", "/api/approvals")).get("approvals", ()))

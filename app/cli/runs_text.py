@@ -56,6 +56,15 @@ def approvals_page(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(_approval(row) for row in rows) or "Nothing waits for a decision."
 
 
+def learnings_page(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One line a learning: id, state, how often it was found, scope, text."""
+    if not rows:
+        return "Nothing was learned yet."
+    head = ("ID", "STATE", "FOUND", "SCOPE", "LEARNING")
+    shown = [(str(r["id"]), str(r["state"]), str(r["count"]), str(r["scope"]), str(r["text"])) for r in rows]
+    return printable(columns([head, *shown]))
+
+
 def _approval(row: Mapping[str, Any]) -> str:
     head = f"{row['id']}  {row['tool']}  for {row.get('requester') or 'nobody'} in {row['sessionKey']}"
     return printable(f"{head}, until {row['expiresAt']}\n  {row['arguments']}\n  in {row['folder']}")

@@ -13,7 +13,8 @@ from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
 from app.sessions import transcript, turns
 from app.web.approvals import Decided, decide_here, open_approvals
 from app.web.feed import feed
-from app.web.state import beat_now, state
+from app.web.learnings import learnings_router
+from app.web.state import state_router
 from app.web.usage import By, usage_report
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -43,6 +44,8 @@ class Runs(Protocol):
 
 def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     router = APIRouter()
+    router.include_router(state_router(harness))
+    router.include_router(learnings_router(harness))
 
     @router.get("/health")
     async def health() -> dict[str, Any]:
@@ -67,14 +70,6 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     @router.post("/api/approvals/{number}")
     async def decide_approval(number: str, decision: Decided) -> dict[str, Any]:
         return await decide_here(harness, number, decision)
-
-    @router.get("/api/state")
-    async def show_state() -> dict[str, Any]:
-        return await harness.db.read(state, harness)
-
-    @router.post("/api/heartbeat")
-    async def beat() -> dict[str, Any]:
-        return await beat_now(harness)
 
     @router.get("/api/usage")
     async def show_usage(by: By = "session", days: Annotated[int, Query(ge=1, le=366)] = 30) -> dict[str, Any]:

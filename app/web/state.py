@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from fastapi import APIRouter
 from sqlalchemy import select
 
 from app.agent import checklist
@@ -21,6 +22,21 @@ from app.work.supervision import Supervision
 from app.work.wakes import Wake
 
 TEXT_CHARS = 500
+
+
+def state_router(harness: Harness) -> APIRouter:
+    """`GET /api/state`, `POST /api/heartbeat`."""
+    router = APIRouter()
+
+    @router.get("/api/state")
+    async def show_state() -> dict[str, Any]:
+        return await harness.db.read(state, harness)
+
+    @router.post("/api/heartbeat")
+    async def beat() -> dict[str, Any]:
+        return await beat_now(harness)
+
+    return router
 
 
 def state(tx: Tx, harness: Harness) -> dict[str, Any]:

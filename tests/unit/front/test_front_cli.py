@@ -50,7 +50,23 @@ sys.stderr.write(" ".join(sorted(set(sys.modules) & set({HEAVY!r}))))
 
 @pytest.mark.parametrize(
     "verb",
-    ["chat", "serve", "send", "runs", "run", "model", "bench", "approvals", "usage", "setup", "people", "deliveries"],
+    [
+        "chat",
+        "serve",
+        "send",
+        "runs",
+        "run",
+        "model",
+        "bench",
+        "approvals",
+        "usage",
+        "setup",
+        "people",
+        "deliveries",
+        "state",
+        "heartbeat",
+        "learnings",
+    ],
 )
 def test_every_verb_explains_itself(moab: Moab, verb: str) -> None:
     done = moab(verb, "--help")

@@ -27,3 +27,18 @@ def test_a_beat_at_once_is_waited_for(moab: Moab, service: FakeService) -> None:
     service.others = {"POST heartbeat": lambda: {"last": before["beat"]["last"]}, "GET state": lambda: next(looks)}
     said = moab("heartbeat", "--now").stdout
     assert said.startswith("The heart beat last at 2026-01-05T12:00:30+00:00.")
+
+
+LEARNING = {"id": "l1", "scope": "general", "text": "Tea is green.", "count": 3, "state": "kept"}
+
+
+def test_learnings_are_listed_and_decided_on(moab: Moab, service: FakeService) -> None:
+    service.others = {
+        "GET learnings": lambda: {"learnings": [LEARNING]},
+        "POST learnings/l1/drop": lambda: {"id": "l1", "text": "l1 is dropped."},
+    }
+    assert moab("learnings").stdout.splitlines()[1].split() == ["l1", "kept", "3", "general", "Tea", "is", "green."]
+    assert json.loads(moab("learnings", "list", "--json").stdout) == {"learnings": [LEARNING]}
+    assert moab("learnings", "drop", "l1").stdout == "l1 is dropped.\n"
+    missing = moab("learnings", "promote", "l2")
+    assert missing.returncode == 1 and missing.stderr.startswith("moab: ")

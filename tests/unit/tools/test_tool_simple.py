@@ -39,6 +39,7 @@ EFFECTS = {
     "transcribe": Effect.READ,
     "list_tasks": Effect.READ,
     "cancel_task": Effect.IDEMPOTENT,
+    "record_learning": Effect.IDEMPOTENT,
     "schedule_wake": Effect.IDEMPOTENT,
     "list_wakes": Effect.READ,
     "cancel_wake": Effect.IDEMPOTENT,
