@@ -137,6 +137,7 @@ class Settings(BaseSettings):
     inngest_base_url: str = ""
     inngest_serve_origin: str = ""
 
+    preview_answers: bool = True
     attachment_max_mb: Annotated[int, Field(ge=1, le=2000)] = 20
     web_fetch_allow_private: bool = False
     failpoint: str = Field(default="", validation_alias="moab_failpoint")

@@ -22,6 +22,7 @@ OLD_BUTTON = "This button is from another time and does nothing any more."
 UNKNOWN_NOTICE = (
     'I was interrupted while sending my last reply, so it may not have reached you. Say "again" if it did not.'
 )
+GIVEN_UP = "(This answer was given up.)"
 FAILED = "Something went wrong inside me and I could not finish this (run {run_id})."
 NOTHING_DONE = "Nothing was changed by it."
 WAS_DONE = "Before that I had done: {done}."
@@ -114,6 +115,12 @@ OTHERS: dict[str, tuple[str, str, str, str]] = {
         'Dites "encore" si c\'est le cas.',
         "Me interrumpieron mientras enviaba mi última respuesta, así que quizá no te llegó. Di «otra vez» si no llegó.",
         'Fui interrompido ao enviar minha última resposta; talvez ela não tenha chegado. Diga "de novo" se não chegou.',
+    ),
+    GIVEN_UP: (
+        "(Diese Antwort wurde aufgegeben.)",
+        "(Cette réponse a été abandonnée.)",
+        "(Esta respuesta se abandonó.)",
+        "(Esta resposta foi abandonada.)",
     ),
     FAILED: (
         "In mir ist etwas schiefgegangen, und ich konnte das nicht zu Ende bringen (Lauf {run_id}).",

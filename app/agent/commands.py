@@ -14,6 +14,7 @@ from app.agent.closing import supersede
 from app.agent.conclude import conclude
 from app.agent.gate import pair_command, zone_command
 from app.agent.harness import Harness
+from app.agent.preview import give_up
 from app.agent.undo import undo_files
 from app.channels import outbox
 from app.clock import milliseconds
@@ -22,6 +23,7 @@ from app.errors import NotFound
 from app.events import CommandReceived, TurnStopped
 from app.failpoints import reach
 from app.ids import new_id
+from app.sentences import say
 from app.sessions import calls, deposit, search, session, tasks, transcript, turns, undo
 from app.sessions.calls import CallState
 from app.tables import sessions
@@ -102,6 +104,7 @@ def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
     now = harness.clock.now()
     stopped = session.stop(tx, asked.session_id, now, asked.behind)
     supersede(tx, harness, asked.session_id, run_id="")
+    give_up(tx, harness, asked.session_id)
     if stopped is not None:
         outbox.withdraw(tx, f"{stopped}/progress", "the turn was stopped")
     summary = _what_was_done(tx, stopped)
@@ -269,6 +272,7 @@ def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: st
     command = COMMANDS.get(event.command, _unknown(event.command))
     asked = Asked(session_id, event.session_key, event.args.strip(), event.behind, event)
     done = Done(said) if said is not None else command(tx, harness, asked)
+    said_text = say(done.text, event.channel_meta.get("languageCode"))
     outbox.put(
         tx,
         f"{command_key}/command",
@@ -277,8 +281,8 @@ def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: st
         kind="command",
         channel=event.channel,
         destination=event.destination,
-        parts=_parts(harness, event.channel, done.text),
-        text=done.text,
+        parts=_parts(harness, event.channel, said_text),
+        text=said_text,
         now=now,
     )
     return done

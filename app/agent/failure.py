@@ -1,23 +1,25 @@
 """A run that failed for good: its messages are closed and the person is told once, in plain words."""
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.agent.announce import announce
 from app.agent.conclude import conclude
 from app.agent.goal_end import fail_try
 from app.agent.harness import Harness
+from app.agent.preview import give_up
 from app.agent.report import fail_task
 from app.agent.telling import is_kept, tell
 from app.channels import outbox
 from app.db import Tx
+from app.sentences import FAILED, MAY_BE_DONE, NOTHING_DONE, TRY_AGAIN, WAS_DONE, say
 from app.sessions import calls, deposit, session, turns
+from app.sessions.calls import CallState
 from app.sessions.turns import Outcome
 
 log = logging.getLogger("moab.agent")
-
-SORRY = "Something went wrong and I could not finish this. The message is kept; please try again. (run {run_id})"
 
 STEP_FAILED = "it failed inside the service"
 
@@ -75,9 +77,30 @@ def _fail(tx: Tx, harness: Harness, turn: Any, error: str) -> None:
         calls.finish(tx, call.id, ok=False, result=TASK_FAILED, now=now)
 
 
+def what_failed(tx: Tx, turn: Any) -> str:
+    """What failed, whether anything was done, and what to do now; plain words, no stack and no secret."""
+    language = outbox.language_of(tx, turn.session_id)
+    of_run = calls.of_run(tx, turn.run_id)
+    done = _counted(name for name, state in of_run if state == CallState.FINISHED)
+    unsure = _counted(name for name, state in of_run if state in (CallState.STARTED, CallState.INTERRUPTED))
+    said = [say(FAILED, language, run_id=turn.run_id)]
+    if done:
+        said.append(say(WAS_DONE, language, done=done))
+    if unsure:
+        said.append(say(MAY_BE_DONE, language, unsure=unsure))
+    if not done and not unsure:
+        said.append(say(NOTHING_DONE, language))
+    return " ".join([*said, say(TRY_AGAIN, language)])
+
+
+def _counted(names: Iterable[str]) -> str:
+    return ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in Counter(names).items())
+
+
 def _put_notice(tx: Tx, harness: Harness, turn: Any, place: Any) -> list[dict[str, Any]]:
     """What a person has asked for and does not get is told at any hour."""
-    text = SORRY.format(run_id=turn.run_id)
+    give_up(tx, harness, turn.session_id)
+    text = what_failed(tx, turn)
     key = f"{turn.run_id}/failure"
     is_asked = turn.origin == "person"
     return tell(tx, harness, key, turn.session_id, place, text, critical=is_asked, run_id=turn.run_id)

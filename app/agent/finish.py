@@ -9,12 +9,14 @@ from app.agent.announce import announce, reply_event
 from app.agent.ending import note_ending
 from app.agent.flow import Ending, Flow
 from app.agent.harness import Harness
+from app.agent.preview import in_its_place
 from app.agent.telling import is_silent, keep
 from app.agent.wakes import rings
 from app.channels import outbox
 from app.db import Tx
 from app.events import Destination, TurnEnded
 from app.failpoints import reach
+from app.sentences import say
 from app.sessions import branch, deposit, session, transcript, turns
 from app.sessions.session import Claim
 
@@ -129,7 +131,8 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
     if reply is None:  # nothing follows such a turn
         turns.settle(tx, flow.run_id, now)
         return
-    body = text if state != "failed" else f"{text} (run {flow.run_id})"
+    said = text if head is not None else say(text, outbox.language_of(tx, flow.session_id))
+    body = said if state != "failed" else f"{said} (run {flow.run_id})"
     if waits:
         keep(tx, harness, f"{flow.run_id}/reply", flow.session_id, reply, body)
         return
@@ -141,7 +144,7 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
         kind="reply",
         channel=reply.channel,
         destination=Destination.model_validate(reply.destination),
-        parts=harness.channels[reply.channel].parts(body),
+        parts=in_its_place(tx, flow.run_id, harness.channels[reply.channel].parts(body)),
         text=body,
         now=now,
     )

@@ -11,6 +11,7 @@ from app.agent.flow import Flow, Stop, Taken
 from app.agent.harness import Harness
 from app.agent.models import choose_models
 from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
+from app.agent.preview import give_up
 from app.agent.replay import take_again
 from app.db import Tx
 from app.errors import BadInput
@@ -91,7 +92,10 @@ def _begin(
     stop = _take(tx, harness, run_id, event, stored.session_id)
     if stop is not None:
         return Taken(stored.session_id, stop)
-    closed = supersede(tx, harness, stored.session_id, run_id)
+    closed = [
+        *supersede(tx, harness, stored.session_id, run_id),
+        *give_up(tx, harness, stored.session_id, run_id),
+    ]
     calls.call_off_unborn(tx, stored.session_id, run_id)
     usage.release_older(tx, stored.session_id, run_id)
     models = choose_models(harness.settings, *_chosen(tx, event, stored.session_id, delegates), delegates=delegates)

@@ -14,6 +14,7 @@ from app.agent.flow import Call, Flow, Thought
 from app.agent.harness import Harness
 from app.agent.llm import Asking, Completion, Facts, ModelFailure
 from app.agent.pictures import BLIND, has_pictures
+from app.agent.preview import Preview
 from app.agent.recovery import pause_s
 from app.agent.repetition import fingerprint
 from app.agent.state_block import open_work
@@ -62,8 +63,10 @@ async def think(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> dic
     if briefing is None:
         return (await _unasked(harness, flow, request, Thought(kind="compact"))).wire()
     reach("think.asking")
-    asking = Asking(flow.think, briefing.stable, _listener(harness, flow))
-    answer = await attend(harness, flow, harness.llm.complete(str(request["model"]), briefing.messages, tools, asking))
+    preview = _preview(harness, flow)
+    asking = Asking(flow.think, briefing.stable, preview.hear if preview is not None else _listener(harness, flow))
+    work = harness.llm.complete(str(request["model"]), briefing.messages, tools, asking)
+    answer = await attend(harness, flow, work, preview=preview)
     reach("think.answered")
     if answer is None:
         return (await _unasked(harness, flow, request, Thought(kind="stopped"))).wire()
@@ -87,6 +90,15 @@ def _listener(harness: Harness, flow: Flow) -> Callable[[str], None] | None:
     if flow.compact or flow.channel not in outbox.REPEATABLE or not harness.settings.model_stream:
         return None
     return functools.partial(harness.notifier.show, flow.session_key)
+
+
+def _preview(harness: Harness, flow: Flow) -> Preview | None:
+    """Where a chat sees an answer grow; nowhere for a sub-agent, whose answer is for its parent."""
+    settings, channel = harness.settings, flow.channel
+    is_chat = channel in harness.channels and channel not in outbox.REPEATABLE
+    if not (is_chat and flow.delegates and settings.model_stream and settings.preview_answers) or flow.compact:
+        return None
+    return Preview(harness, flow)
 
 
 async def _look(harness: Harness, flow: Flow, request: Mapping[str, Any], facts: Facts) -> Thought | Look:

@@ -28,10 +28,14 @@ class Sent:
 
 @dataclass(frozen=True)
 class Later:
-    """The platform asks to wait, or cannot be reached at all (nothing was handed over): try again after."""
+    """The platform asks to wait, or cannot be reached at all (nothing was handed over): try again after.
+
+    `crowded` where it asks because too much is said, in one chat or in all of them.
+    """
 
     after_s: float | None
     reason: str
+    crowded: bool = False
 
 
 @dataclass(frozen=True)

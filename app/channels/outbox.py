@@ -10,8 +10,8 @@ from sqlalchemy import and_, insert, or_, select, update
 from app.channels.channel import Absent, Later, Part, Refused, SendResult, Sent, Unknown
 from app.db import Tx, moment
 from app.events import Destination, wire_safe
-from app.sentences import UNKNOWN_NOTICE
-from app.tables import deliveries, sessions
+from app.sentences import UNKNOWN_NOTICE, say
+from app.tables import deliveries, messages, sessions
 
 EXPIRES_AFTER = timedelta(hours=24)
 BACKOFF_S = (2.0, 8.0, 30.0, 120.0, 300.0)
@@ -20,6 +20,11 @@ STUCK_AFTER = timedelta(minutes=2)
 SETTLES_IN = timedelta(seconds=2)
 """How long a request whose sender is gone may still be under way, before it makes sense to ask for what it brought."""
 VANISHED = "the service stopped between handing the part over and noting the receipt"
+
+CROWDED = "asked to wait: "
+"""How the reason of a part begins that a platform did not take because we say too much."""
+CROWDED_CHATS = 2
+"""In so many other chats at once, the limit is that of all chats together."""
 
 REPEATABLE = frozenset({"terminal", "http"})
 """Channels whose clients come to fetch: sending is only a note in the database and may be done again."""
@@ -92,6 +97,43 @@ def parts_of(tx: Tx, key: str) -> Sequence[Any]:
     return rows
 
 
+def note_preview(
+    tx: Tx, *, session_id: str, run_id: str, channel: str, destination: Destination, message: str, now: datetime
+) -> None:
+    """Remember the message `message` of a platform in which a turn's answer grows; it is no part to be sent."""
+    key = f"{run_id}/preview"
+    put(
+        tx, key, session_id=session_id, run_id=run_id, kind="preview", channel=channel, destination=destination,
+        parts=[{}], text="", now=now,
+    )  # fmt: skip
+    values = {"state": "shown", "receipt": {"messageId": message}, "sent_at": now}
+    tx.execute(update(deliveries).where(deliveries.c.key == f"{key}/0").values(values))
+
+
+def preview_of(tx: Tx, run_id: str) -> str | None:
+    """The message in which the answer of a turn grows, if it does."""
+    query = select(deliveries.c.receipt).where(deliveries.c.key == f"{run_id}/preview/0", deliveries.c.state == "shown")
+    receipt = tx.scalar(query)
+    return str(receipt["messageId"]) if receipt else None
+
+
+def open_previews(tx: Tx, session_id: str) -> Sequence[Any]:
+    query = select(deliveries).where(deliveries.c.session_id == session_id, deliveries.c.state == "shown")
+    rows: Sequence[Any] = tx.execute(query.order_by(deliveries.c.id)).all()
+    return rows
+
+
+def close_preview(tx: Tx, run_id: str) -> None:
+    tx.execute(update(deliveries).where(deliveries.c.key == f"{run_id}/preview/0").values(state="replaced"))
+
+
+def language_of(tx: Tx, session_id: str) -> str:
+    """The language of who spoke last in a session, as a tag such as `de` or `pt-BR`; "" if nobody says."""
+    query = select(messages.c.channel_meta).where(messages.c.session_id == session_id, messages.c.role == "user")
+    meta = tx.scalar(query.where(messages.c.channel_meta.is_not(None)).order_by(messages.c.id.desc()).limit(1))
+    return str((meta or {}).get("languageCode") or "")
+
+
 def withdraw(tx: Tx, key: str, reason: str) -> None:
     """Take back the parts of a text that nobody began to send: they are no longer true."""
     waiting = deliveries.c.key.startswith(f"{key}/", autoescape=True), deliveries.c.state == "pending"
@@ -118,9 +160,25 @@ def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blo
             tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(values))
         elif not_before is not None and not_before > now:
             return Blocked(not_before)
+        elif (until := _crowded_until(tx, row, now)) is not None:
+            return Blocked(until)
         else:
             return _claim(tx, row, boot_id, now)
     return None
+
+
+def _crowded_until(tx: Tx, row: Any, now: datetime) -> datetime | None:
+    """Until when a platform wants nothing more of us at all: it has asked to wait in several chats at once."""
+    query = select(deliveries.c.chat_key, deliveries.c.not_before).where(
+        deliveries.c.state == "pending",
+        deliveries.c.channel == row.channel,
+        deliveries.c.chat_key != row.chat_key,
+        deliveries.c.not_before > now,
+        deliveries.c.reason.startswith(CROWDED),
+    )
+    asked = {one.chat_key: moment(one.not_before) for one in tx.execute(query).all()}
+    times = [at for at in asked.values() if at is not None]
+    return max(times) if len(times) >= CROWDED_CHATS else None
 
 
 def _oldest_unsent(tx: Tx, chat: str) -> Any | None:
@@ -150,7 +208,8 @@ def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetim
     match result:
         case Sent(receipt=receipt):
             values = {"state": "sent", "receipt": wire_safe(receipt), "sent_at": now, "reason": None}
-        case Later(after_s=after_s, reason=reason):
+        case Later(after_s=after_s, reason=reason, crowded=crowded):
+            reason = f"{CROWDED}{reason}" if crowded else reason
             pause = after_s if after_s is not None else _pause(delivery)
             values = {"state": "pending", "not_before": now + timedelta(seconds=pause), "reason": reason}
         case Refused(reason=reason):
@@ -199,6 +258,7 @@ def next_due(tx: Tx, chat: str) -> datetime | None:
 def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
     if row.kind == "notice":
         return
+    text = say(UNKNOWN_NOTICE, language_of(tx, row.session_id))
     notice = {
         "key": f"unknown/{row.id}/0",
         "session_id": row.session_id,
@@ -207,8 +267,8 @@ def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
         "channel": row.channel,
         "chat_key": row.chat_key,
         "destination": row.destination,
-        "part": {"text": UNKNOWN_NOTICE},
-        "text": UNKNOWN_NOTICE,
+        "part": {"text": text},
+        "text": text,
         "state": "pending",
         "created_at": now,
     }

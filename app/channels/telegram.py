@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from app.channels.channel import Absent, Desk, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
-from app.channels.telegram_answer import Answer, is_about_kind, mended, result_of
+from app.channels.telegram_answer import Answer, is_about_kind, mended, result_of, result_of_edit
 from app.channels.telegram_file import Upload, caption_of, open_upload
 from app.channels.telegram_format import render
 from app.channels.telegram_setup import set_up_bot
@@ -27,6 +27,7 @@ from app.events import Attachment, Destination, wire_safe
 
 CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 TYPING_S = 5.0
+QUIET_S = 5.0
 CHUNK_BYTES = 2**20
 FILE_FOLDER = "file"
 """What stands before the path of a file, which the transport moves in front of the token."""
@@ -55,6 +56,7 @@ class TelegramChannel:
         self._token = token.strip()
         self._read_s = read_s
         self._workspace = workspace
+        self._quiet_until = 0.0
         base = httpx.URL(api_base_url.rstrip("/") + "/")
         self._client = httpx.AsyncClient(
             base_url=base,
@@ -76,6 +78,15 @@ class TelegramChannel:
         """
         if part.get("file"):
             return await self._send_file(destination, part)
+        answer = await self._send_text(destination, part)
+        if part.get("edit"):
+            edited = result_of_edit(answer, part)
+            if edited is not None:
+                return edited
+            answer = await self._send_text(destination, {k: v for k, v in part.items() if k != "edit"})
+        return result_of(answer) if isinstance(answer, Answer) else answer
+
+    async def _send_text(self, destination: Destination, part: Part) -> Answer | Later | Unknown:
         method = "editMessageText" if part.get("edit") else "sendMessage"
         params = _message_params(destination, part)
         answer = await self._post(method, params)
@@ -84,7 +95,7 @@ class TelegramChannel:
                 break
             params = better
             answer = await self._post(method, params)
-        return result_of(answer) if isinstance(answer, Answer) else answer
+        return answer
 
     async def _send_file(self, destination: Destination, part: Part) -> SendResult:
         try:
@@ -121,7 +132,19 @@ class TelegramChannel:
         return True  # a typing sign ends by itself
 
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
-        return None
+        now = asyncio.get_running_loop().time()
+        parts = render(text)
+        if not parts or now < self._quiet_until:
+            return shown
+        part = dict(parts[0]) | ({"edit": shown} if shown else {})
+        method = "editMessageText" if shown else "sendMessage"
+        answer = await self._post(method, _message_params(destination, part), TYPING_S)
+        if not isinstance(answer, Answer):
+            return shown
+        if isinstance(asked := result_of(answer), Later):  # the final text must not wait for previews
+            self._quiet_until = now + (asked.after_s or QUIET_S)
+        message = answer.body.get("result")
+        return str(message["message_id"]) if answer.ok and isinstance(message, dict) else shown
 
     async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
         answer = await self._post("getFile", {"file_id": attachment.ref})
@@ -228,7 +251,7 @@ class _TokenTransport(httpx.AsyncBaseTransport):
 def _message_params(destination: Destination, part: Part) -> dict[str, Any]:
     params = {"text": part["text"]} | _where(destination)
     if part.get("edit"):  # the buttons under the message go with it
-        params = {"text": part["text"], "chat_id": params["chat_id"], "message_id": part["edit"]}
+        params = {"text": part["text"], "chat_id": params["chat_id"], "message_id": _number(str(part["edit"]))}
     if part.get("entities"):
         params["entities"] = part["entities"]
     if part.get("buttons"):

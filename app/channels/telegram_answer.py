@@ -9,6 +9,7 @@ import httpx
 from app.channels.channel import Later, Refused, SendResult, Sent, Unknown
 
 MARKUP_FAULT = re.compile(r"entit", re.IGNORECASE)
+EDIT_FAULT = re.compile(r"message to edit|message can't be edited|MESSAGE_ID_INVALID", re.IGNORECASE)
 KIND_FAULT = re.compile(r"photo|image|voice", re.IGNORECASE)
 
 
@@ -23,12 +24,24 @@ class Answer:
         self.parameters: Mapping[str, Any] = parameters if isinstance(parameters, dict) else {}
 
 
+def result_of_edit(answer: Answer | Later | Unknown, part: Mapping[str, Any]) -> SendResult | None:
+    """What came of an edit, which may be done twice; None if the message is not there and is to be sent anew."""
+    if isinstance(answer, Unknown):
+        return Later(None, answer.reason)
+    if not isinstance(answer, Answer):
+        return answer
+    if answer.status == httpx.codes.BAD_REQUEST and "not modified" in answer.reason:
+        return Sent({"messageId": part["edit"]})
+    gone = answer.status == httpx.codes.BAD_REQUEST and EDIT_FAULT.search(answer.reason)
+    return None if gone and part.get("preview") else result_of(answer)
+
+
 def result_of(answer: Answer) -> SendResult:
     if answer.ok:
         message = answer.body.get("result") or {}
         return Sent({"messageId": message.get("message_id"), "chatId": message.get("chat", {}).get("id")})
     if answer.status == httpx.codes.TOO_MANY_REQUESTS:
-        return Later(_seconds(answer.parameters.get("retry_after")), answer.reason)
+        return Later(_seconds(answer.parameters.get("retry_after")), answer.reason, crowded=True)
     if 400 <= answer.status < 500:
         return Refused(answer.reason)
     if answer.status == httpx.codes.OK:

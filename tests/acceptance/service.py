@@ -88,6 +88,7 @@ class Service:
             "AGENT_API_BASE": f"{self.stage.model.url}/v1",
             "OPENAI_API_KEY": MODEL_KEY,
             "TOOL_POLICY": "*=allow",
+            "PREVIEW_ANSWERS": "false",
             "HEARTBEAT_CRON": "*/30 * * * *",
             "QUIET_HOURS": "off",
             "TELEGRAM_BOT_TOKEN": TOKEN,

@@ -141,6 +141,8 @@ class RecordingChannel:
         self.results: list[SendResult] = []
         self.found: list[Sent | Absent | Later | Unknown] = []
         self.files: dict[str, Any] = {}
+        self.previews: list[tuple[str | None, str]] = []
+        self.preview_id: str | None = None
 
     @property
     def name(self) -> str:
@@ -168,7 +170,8 @@ class RecordingChannel:
         return True
 
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
-        return None
+        self.previews.append((shown, text))
+        return self.preview_id
 
     async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
         """What is in `files` under the attachment's ref, or the result that is scripted for it."""

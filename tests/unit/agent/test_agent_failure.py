@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from app.agent.act import act
 from app.agent.failure import tell_failure
+from app.agent.think import think
 from app.sessions import session
+from app.tables import calls as call_rows
 from app.tables import deliveries, messages
 from app.tables import turns as turn_rows
-from tests.unit.house import RUN, SESSION, House, begin, kill_at, run_id, whole_turn
+from tests.unit.house import RUN, SESSION, House, ask, begin, kill_at, run_id, whole_turn, wishes
 
 FAILED: dict[str, Any] = {
     "function_id": "moab-handle-message",
@@ -103,3 +106,31 @@ async def test_the_turn_fails_between_commit_and_memo_of_its_finish(house: House
         await whole_turn(house)
     assert await tell_failure(house.harness, FAILED) == {"told": False}
     assert [row.kind for row in house.rows(deliveries.select())] == ["reply"]
+
+
+async def test_it_says_what_was_done_and_what_to_do_in_the_language_of_the_person(house: House) -> None:
+    flow = await begin(house, channel_meta={"languageCode": "de"})
+    calls = [("note", {"text": "a"}), ("note", {"text": "b"}), ("push", {"what": "x"})]
+    house.model.answers = [wishes(*calls)]
+    thought = await think(house.harness, flow, ask())
+    for call in thought["calls"][:2]:
+        await act(house.harness, flow, call)
+    with house.tx() as tx:
+        rows = tx.execute(call_rows.select().order_by(call_rows.c.id)).all()
+        tx.execute(call_rows.update().where(call_rows.c.id == rows[2].id).values(state="interrupted"))
+    await tell_failure(house.harness, FAILED)
+    [row] = house.rows(deliveries.select().where(deliveries.c.key == f"{RUN}/failure/0"))
+    assert row.text == (
+        f"In mir ist etwas schiefgegangen, und ich konnte das nicht zu Ende bringen (Lauf {RUN}). "
+        "Davor hatte ich getan: note (2 times). "
+        "Das ist vielleicht geschehen, vielleicht nicht: push; sieh bitte nach, bevor du es wiederholst. "
+        'Deine Nachricht ist aufgehoben: Schreib "nochmal", dann versuche ich es wieder, oder sag es mit anderen '
+        "Worten."
+    )
+
+
+async def test_where_nothing_was_done_it_says_so(house: House) -> None:
+    await begin(house)
+    await tell_failure(house.harness, FAILED)
+    (row,) = house.rows(deliveries.select())
+    assert "Nothing was changed by it." in row.text and 'say "again"' in row.text

@@ -95,7 +95,7 @@ async def test_a_rate_limit_is_handed_back_as_asked_without_a_retry(telegram, ch
 
 async def test_a_rate_limit_without_a_time_has_the_default(telegram, channel):
     telegram.script({"kind": "status", "status": 429, "description": "Too Many Requests"})
-    assert await channel.send(HERE, PART) == Later(None, "Too Many Requests")
+    assert await channel.send(HERE, PART) == Later(None, "Too Many Requests", crowded=True)
 
 
 @pytest.mark.parametrize(
@@ -237,3 +237,48 @@ async def test_a_part_in_the_place_of_another_takes_its_buttons_away(telegram, c
     (call,) = telegram.calls("editMessageText")
     assert call.params == {"chat_id": -1001, "message_id": sent.receipt["messageId"], "text": "done"}
     assert isinstance(await channel.send(GROUP, PART | {"edit": 1}), Refused)
+
+
+async def test_a_preview_grows_in_one_message_and_the_final_text_takes_its_place(telegram, channel):
+    shown = await channel.preview(HERE, "Once **upon", None)
+    assert await channel.preview(HERE, "Once **upon** a time", shown) == shown
+    final = {**channel.parts("Once **upon** a time.")[0], "edit": shown, "preview": True}
+    result = await channel.send(HERE, final)
+    assert isinstance(result, Sent) and str(result.receipt["messageId"]) == shown
+    assert len(telegram.calls("sendMessage")) == 1
+    edits = [call.params["text"] for call in telegram.calls("editMessageText")]
+    assert edits == ["Once upon a time", "Once upon a time."]
+
+
+async def test_a_preview_that_is_gone_makes_the_final_text_a_message_of_its_own(telegram, channel):
+    result = await channel.send(HERE, {"text": "All of it.", "edit": "999", "preview": True})
+    assert isinstance(result, Sent)
+    assert [message["text"] for message in telegram.sent(42)] == ["All of it."]
+
+
+async def test_an_edit_without_an_answer_is_done_again(telegram, channel):
+    """Unlike a message it may be done twice."""
+    shown = await channel.preview(HERE, "half", None)
+    telegram.script({"method": "editMessageText", "kind": "drop_after"})
+    part = {"text": "whole", "edit": shown, "preview": True}
+    assert isinstance(await channel.send(HERE, part), Later)
+    assert isinstance(await channel.send(HERE, part), Sent)
+
+
+async def test_what_says_the_same_already_is_sent(telegram, channel):
+    why = "Bad Request: message is not modified: specified new message content is exactly the same"
+    telegram.script({"method": "editMessageText", "kind": "status", "status": 400, "description": why})
+    assert await channel.send(HERE, {"text": "same", "edit": "5"}) == Sent({"messageId": "5"})
+
+
+async def test_previews_keep_quiet_as_long_as_telegram_asks(telegram, channel):
+    shown = await channel.preview(HERE, "one", None)
+    telegram.script({"method": "editMessageText", "kind": "rate_limit", "retry_after": 60})
+    for text in ("one two", "one two three", "one two three four"):
+        assert await channel.preview(HERE, text, shown) == shown
+    assert len(telegram.calls("editMessageText")) == 1
+
+
+async def test_a_preview_that_fails_is_none(telegram, channel):
+    telegram.script({"method": "sendMessage", "kind": "forbidden"})
+    assert await channel.preview(HERE, "one", None) is None

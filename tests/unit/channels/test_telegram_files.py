@@ -107,7 +107,7 @@ async def test_a_moved_chat_gets_the_whole_file_in_the_same_form(telegram, chann
 # The way out: 429 ... as asked, costs no attempt; ambiguous send -> never sent again blindly.
 async def test_failures_are_the_same_values_as_for_texts(telegram, channel):
     telegram.script({"kind": "rate_limit", "retry_after": 37})
-    assert (await channel.send(HERE, part())) == Later(37.0, "Too Many Requests: retry after 37")
+    assert (await channel.send(HERE, part())) == Later(37.0, "Too Many Requests: retry after 37", crowded=True)
     telegram.script({"kind": "forbidden"})
     assert isinstance(await channel.send(HERE, part("p.png")), Refused)
     telegram.script({"kind": "drop_after"})

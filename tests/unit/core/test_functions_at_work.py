@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.agent.failure import SORRY
 from app.agent.llm import Completion, ModelFailure, Trouble
 from app.agent.loop import CRASHED
 from app.channels.channel import Later
 from app.events import CommandReceived, Destination, SubagentSpawn
+from app.sentences import FAILED, NOTHING_DONE, TRY_AGAIN, say
 from app.sessions.deposit import deposit
 from app.tables import deliveries, messages
 from app.tables import turns as turn_rows
@@ -216,7 +216,8 @@ async def test_a_run_that_fails_for_good_is_told_once(life: Embedded) -> None:
     turns = await life.runs("handle-message")
     assert {turn.status for turn in turns} <= {"Failed", "Completed"} and len(turns) <= 4
     (text,) = life.house.channel.sent
-    assert text in [SORRY.format(run_id=turn.id) for turn in turns if turn.status == "Failed"]
+    said = [f"{say(FAILED, run_id=turn.id)} {NOTHING_DONE} {TRY_AGAIN}" for turn in turns if turn.status == "Failed"]
+    assert text in said
     assert {run.status for run in await life.runs("failure-handler")} == {"Completed"}
     assert life.house.rows(messages.select())[0].state == "failed"
 

@@ -319,3 +319,28 @@ async def test_what_was_delivered_since(house: House) -> None:
         assert outbox.since(tx, ["S"], rows[0].id) == []
         assert outbox.since(tx, [], 0) == []
         assert outbox.exists(tx, "r1") and not outbox.exists(tx, "r9")
+
+
+# The way out: 429 with retry_after 37 s retried after 2 s, final reply dropped -> durable sleep as asked, per bot and
+# per chat, costs no attempt.
+async def test_a_limit_of_one_chat_is_that_chats_alone_and_of_several_chats_that_of_all(house: House) -> None:
+    for chat in ("7", "8", "9"):
+        await put(house, f"k{chat}", "text", chat=chat)
+    await record(house, await claimed(house, "test:7"), Later(37, "Too Many Requests", crowded=True))
+    assert isinstance(await claim(house, "test:9"), Delivery)
+    await record(house, await claimed(house, "test:8"), Later(20, "Too Many Requests", crowded=True))
+    await put(house, "k10", "text", chat="10")
+    waits = await claim(house, "test:10")
+    assert isinstance(waits, Blocked) and (waits.until - house.clock.now()).total_seconds() == 37
+    house.clock.advance(20)
+    assert isinstance(await claim(house, "test:10"), Delivery)
+    house.clock.advance(17)
+    assert isinstance(await claim(house, "test:7"), Delivery)
+
+
+async def test_what_cannot_be_reached_blocks_nobody_else(house: House) -> None:
+    for chat in ("7", "8", "9"):
+        await put(house, f"k{chat}", "text", chat=chat)
+    for chat in ("7", "8"):
+        await record(house, await claimed(house, f"test:{chat}"), Later(60, "Telegram cannot be reached"))
+    assert isinstance(await claim(house, "test:9"), Delivery)

@@ -1,0 +1,140 @@
+"""An answer that is seen while it is written: best effort, and never a second answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.agent import attend as attend_module
+from app.agent.commands import run_command
+from app.agent.failure import tell_failure
+from app.agent.finish import finish
+from app.agent.preview import Preview
+from app.agent.think import think
+from app.events import CommandReceived, Destination
+from app.sentences import GIVEN_UP
+from app.tables import deliveries
+from tests.unit.house import RUN, SESSION, House, ask, begin, run_id
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attend_module, "LOOK_EVERY_S", 0.005)
+
+
+def rows(house: House) -> list[tuple[str, str, Any]]:
+    """(key, state, message edited) of the deliveries."""
+    found = house.rows(deliveries.select().order_by(deliveries.c.id))
+    return [(row.key, row.state, row.part.get("edit")) for row in found]
+
+
+async def grow(house: House, flow: Any, *texts: str) -> Preview:
+    preview = Preview(house.harness, flow)
+    await preview.show()
+    for text in texts:
+        preview.hear(text)
+        await preview.show()
+    return preview
+
+
+async def test_an_answer_grows_in_one_message_and_the_final_text_takes_its_place(house: House) -> None:
+    house.channel.preview_id = "m1"
+    flow = await begin(house)
+
+    async def slowly() -> str:
+        hear = house.model.askings[-1].on_text
+        assert hear is not None
+        for text in ("Once", "Once upon", "Once upon a time"):
+            hear(text)
+            await asyncio.sleep(0.02)
+        return "Once upon a time."
+
+    house.model.answers = [slowly]
+    thought = await think(house.harness, flow, ask())
+    assert house.channel.previews[0][0] is None and {shown for shown, _ in house.channel.previews[1:]} == {"m1"}
+    assert house.channel.previews[-1][1].startswith("Once upon")
+    await finish(house.harness, flow, {"key": "finish#1", "head": thought["head"], "text": "", "state": "finished"})
+    assert rows(house) == [(f"{RUN}/preview/0", "replaced", None), (f"{RUN}/reply/0", "pending", "m1")]
+
+
+async def test_a_quick_answer_has_no_preview(house: House) -> None:
+    house.channel.preview_id = "m1"
+    preview = Preview(house.harness, await begin(house))
+    preview.hear("Hello")
+    await preview.show()
+    assert house.channel.previews == []
+
+
+async def test_what_has_not_grown_is_not_shown_again(house: House) -> None:
+    house.channel.preview_id = "m1"
+    await grow(house, await begin(house), "one", "one", "one two")
+    assert house.channel.previews == [(None, "one"), ("m1", "one two")]
+
+
+async def test_where_no_preview_comes_about_nobody_tries_again(house: House) -> None:
+    await grow(house, await begin(house), "one", "one two")
+    assert house.channel.previews == [(None, "one")] and rows(house) == []
+
+
+async def test_a_step_that_runs_again_goes_on_in_the_same_message(house: House) -> None:
+    house.channel.preview_id = "m1"
+    flow = await begin(house)
+    await grow(house, flow, "one")
+    await grow(house, flow, "one again")
+    assert house.channel.previews == [(None, "one"), ("m1", "one again")]
+
+
+async def test_in_a_group_less_is_shown(house: House) -> None:
+    house.channel.preview_id = "m1"
+    flow = await begin(house, destination=Destination(chat_id="-7"))
+    await grow(house, flow, *(f"word {n}" for n in range(9)))
+    assert len(house.channel.previews) == 3
+
+
+# The way out: a stream edit that fails leaves half an answer and then a full duplicate -> the final text replaces it.
+@pytest.mark.parametrize("how", ["newer message", "stop", "failure"])
+async def test_half_an_answer_of_a_turn_that_is_over_says_so(house: House, how: str) -> None:
+    house.channel.preview_id = "m1"
+    flow = await begin(house)
+    await grow(house, flow, "half an ans")
+    if how == "newer message":
+        await begin(house, "newer", "k2", run_id(2))
+    elif how == "stop":
+        stop = CommandReceived(
+            command="stop", session_key=SESSION, channel="test", destination=Destination(chat_id="7")
+        )
+        await run_command(house.harness, stop, "k3")
+    else:
+        await tell_failure(house.harness, {"run_id": RUN, "error": {"message": "it broke"}})
+    assert rows(house)[:2] == [(f"{RUN}/preview/0", "replaced", None), (f"{RUN}/given-up/0", "pending", "m1")]
+    texts = [row.text for row in house.rows(deliveries.select())]
+    assert GIVEN_UP in texts
+    assert "agent.reply.ready" in house.sender.names()
+
+
+async def test_somebody_types_as_long_as_the_step_runs(house: House) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0.1)
+
+    await attend_module.attend(house.harness, await begin(house), work())
+    assert 2 <= len(house.channel.acknowledged) <= 6
+
+
+async def test_a_platform_that_hangs_keeps_no_stop_waiting(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = await begin(house)
+
+    async def hang(destination: Destination) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    async def work() -> None:
+        stop = CommandReceived(
+            command="stop", session_key=SESSION, channel="test", destination=Destination(chat_id="7")
+        )
+        await asyncio.sleep(0.05)
+        await run_command(house.harness, stop, "k3")
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(house.channel, "acknowledge", hang)
+    async with asyncio.timeout(5):
+        assert await attend_module.attend(house.harness, flow, work()) is None
