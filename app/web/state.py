@@ -47,7 +47,8 @@ def state(tx: Tx, harness: Harness) -> dict[str, Any]:
         "agent": harness.settings.agent_name,
         "version": harness.code_version,
         "beat": _beat(tx, harness, now),
-        "tasks": [_tracked(tx, watch) for watch in supervision.everything(tx)] + _delegated(tx),
+        "tasks": [_tracked(tx, watch) for watch in supervision.everything(tx) if watch.executor == "owner"]
+        + _delegated(tx),
         "wakes": [_wake(wake) for wake in wakes.all_open(tx)],
         "approvals": open_approvals(tx),
     }

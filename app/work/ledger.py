@@ -1,9 +1,6 @@
 """The ledger of tracked tasks: observations are added and read, never changed or deleted."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
-from datetime import datetime
-from typing import Any
 
 from sqlalchemy import func, select, update
 
@@ -12,6 +9,8 @@ from app.events import safe_text, wire_safe
 from app.tables import observations, supervision
 from app.work.observation import Kind, Observation
 from app.work.projection import Derived, project
+
+_COLUMNS = [observations.c[name] for name in ("id", "kind", "key", "at", "source", "step", "summary", "data")]
 
 
 def append(tx: Tx, observation: Observation) -> bool:
@@ -44,8 +43,11 @@ def append_all(tx: Tx, seen: Iterable[Observation]) -> int:
 
 def of_task(tx: Tx, task_id: str) -> list[Observation]:
     """Everything that was observed of a task, oldest first; empty if there is no such task."""
-    query = select(observations).where(observations.c.task_id == task_id).order_by(observations.c.id)
-    return [_read(row) for row in tx.execute(query)]
+    query = select(*_COLUMNS).where(observations.c.task_id == task_id).order_by(observations.c.id)
+    return [
+        Observation(task_id, Kind(kind), key, moment(at) or at, source, step, summary, data, number)
+        for number, kind, key, at, source, step, summary, data in tx.execute(query)
+    ]
 
 
 def exists(tx: Tx, task_id: str) -> bool:
@@ -63,13 +65,3 @@ def recent(tx: Tx, limit: int) -> Sequence[str]:
     newest = func.max(observations.c.id)
     query = select(observations.c.task_id).group_by(observations.c.task_id).order_by(newest.desc()).limit(limit)
     return tx.scalars(query).all()
-
-
-def newest_at(tx: Tx) -> datetime | None:
-    """When anything was observed last."""
-    return moment(tx.scalar(select(observations.c.at).order_by(observations.c.id.desc()).limit(1)))
-
-
-def _read(row: Any) -> Observation:
-    values: dict[str, Any] = {one.name: getattr(row, one.name) for one in fields(Observation)}
-    return Observation(**values | {"kind": Kind(row.kind), "at": moment(row.at)})

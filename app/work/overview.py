@@ -1,6 +1,5 @@
 """Tracked tasks as people and machines look at them."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -95,9 +94,3 @@ def action(decided: Action) -> dict[str, Any]:
 def _plain(values: dict[str, Any]) -> Any:
     times = {name: value.isoformat() for name, value in values.items() if isinstance(value, datetime)}
     return wire_safe(values | times)
-
-
-def open_of_owner(tx: Tx, owner_key: str) -> Sequence[Derived]:
-    """The tasks of a session key that have not come to their end, oldest first."""
-    found = [ledger.derived(tx, watch.task_id) for watch in supervision.of_owner(tx, owner_key)]
-    return [derived for derived in found if not derived.is_terminal]

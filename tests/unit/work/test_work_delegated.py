@@ -13,6 +13,7 @@ from app.agent.tasks import receive_task
 from app.agent.think import think
 from app.events import SubagentSpawn
 from app.tables import observations, supervision
+from app.web.state import state
 from app.work import ledger
 from app.work.observation import Kind
 from app.work.projection import Truth
@@ -65,6 +66,15 @@ async def test_its_chat_watches_over_it_until_it_ends(house: House) -> None:
     await report(house.harness, spawned(house), "There are 12.", True)
     await run_monitor(house.harness)
     assert house.rows(supervision.select()) == []
+
+
+async def test_the_whole_state_has_it_once(house: House) -> None:
+    await delegate(house)
+    await child(house)
+    with house.tx() as tx:
+        assert [(one["id"], one["kind"]) for one in state(tx, house.harness)["tasks"]] == [
+            (row(house).id, "background")
+        ]
 
 
 async def test_a_tool_that_fails_is_no_progress(house: House) -> None:
