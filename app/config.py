@@ -28,7 +28,6 @@ MODEL_FOR_KEY = {
 """The model used when AGENT_MODEL is empty and a provider's key is there; the first key found wins."""
 
 DECISIONS = ("allow", "ask", "deny")
-WHISPER_DEVICES = ("auto", "cpu", "cuda")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _LOGIN = re.compile(r"://[^/:@\s]*:([^/@\s]+)@")
 
@@ -117,8 +116,9 @@ class Settings(BaseSettings):
 
     whisper_model: str = ""
     whisper_language: str = ""
-    whisper_device: str = "auto"
+    whisper_device: Literal["auto", "cpu", "cuda"] = "auto"
     whisper_compute_type: str = "int8"
+    piper_voice: str = ""
 
     telegram_bot_token: SecretStr | None = None
     telegram_webhook_secret: SecretStr | None = None
@@ -229,13 +229,6 @@ class Settings(BaseSettings):
     def _code_of_language(cls, value: str) -> str:
         if not re.fullmatch(r"[a-z]{2,3}|", value.lower()):
             raise ValueError(f"{value!r} is not a language; accepted: a code such as en or fr")
-        return value.lower()
-
-    @field_validator("whisper_device")
-    @classmethod
-    def _known_device(cls, value: str) -> str:
-        if value.lower() not in WHISPER_DEVICES:
-            raise ValueError(f"{value!r} is not a device; accepted: {', '.join(WHISPER_DEVICES)}")
         return value.lower()
 
     @field_validator("log_level")

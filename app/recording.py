@@ -11,6 +11,7 @@ from typing import Any
 from app.errors import BadInput
 
 RATE = 16_000
+OPUS_RATE, OPUS_BITS_S = 48_000, 32_000
 PIECE_S, CUT_WITHIN_S = 60.0, 15.0
 """How long a piece of a long recording is, and in how much of its end the quietest moment is looked for."""
 MAX_RECORDING_S = 4 * 3600.0
@@ -91,3 +92,17 @@ def _blocks(container: Any) -> Iterator[Any]:
             yield from (each.to_ndarray()[0] for each in resampler.resample(frame))
     if resampler is not None:
         yield from (each.to_ndarray()[0] for each in resampler.resample(None))
+
+
+def pack(wav: Path, to: Path) -> None:
+    """Write a WAV file of our own making as a voice message: OGG with Opus, one channel."""
+    import av
+
+    with av.open(str(wav)) as source, av.open(str(to), "w", format="ogg") as target:
+        stream = target.add_stream("libopus", rate=OPUS_RATE)
+        stream.layout, stream.bit_rate = "mono", OPUS_BITS_S
+        resampler = av.AudioResampler(format="s16", layout="mono", rate=OPUS_RATE)
+        for frame in (*source.decode(audio=0), None):
+            for each in resampler.resample(frame):
+                target.mux(stream.encode(each))
+        target.mux(stream.encode(None))

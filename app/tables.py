@@ -47,6 +47,7 @@ sessions = Table(
     Column("closed_at", Moment),
     Column("model", Text),
     Column("think", Text),
+    Column("spoken", Boolean, nullable=False, server_default=text("false")),
     Index("sessions_open_key", "key", unique=True, sqlite_where=text("closed_at IS NULL"),
           postgresql_where=text("closed_at IS NULL")),
     Index("sessions_key", "key"),

@@ -16,6 +16,7 @@ from app.agent.gate import pair_command, zone_command
 from app.agent.harness import Harness
 from app.agent.preview import give_up
 from app.agent.undo import undo_files
+from app.aloud import how, why_not
 from app.channels import outbox
 from app.clock import milliseconds
 from app.db import Tx
@@ -35,6 +36,7 @@ HELP = """\
 /status shows where things stand
 /tasks lists what runs in the background or is set for a time
 /model [name or default] shows or changes the model of this conversation
+/voice [on or off] has answers read aloud too, as voice messages
 /think [off, low, medium or high] shows or changes how much the model thinks
 /approve or /deny, with its number and a reason, decides on a request; /answer answers a question
 /undo takes back the last exchange
@@ -174,6 +176,22 @@ def _think(tx: Tx, harness: Harness, asked: Asked) -> Done:
     return Done(f"Thinking: {chosen or 'as the model does by itself'}, {_from_when(tx, asked)}.")
 
 
+def _voice(tx: Tx, harness: Harness, asked: Asked) -> Done:
+    wanted = asked.args.lower()
+    if wanted not in ("", "on", "off"):
+        return Done("There are /voice on and /voice off.")
+    if wanted == "on" and not how(harness.settings.piper_voice):
+        return Done(why_not())
+    if wanted:
+        chosen = {"spoken": wanted == "on"}
+        tx.execute(update(sessions).where(sessions.c.id == asked.session_id).values(chosen))
+        when = f", {_from_when(tx, asked)}"
+    else:
+        when = ""
+    is_on = session.is_spoken(tx, asked.session_id)
+    return Done(f"Answers are {'read aloud too' if is_on else 'not read aloud'}{when}.")
+
+
 def _from_when(tx: Tx, asked: Asked) -> str:
     turn = turns.newest(tx, asked.session_id)
     return "from the next turn on" if turn is not None and turn.state == "live" else "from now on"
@@ -232,6 +250,7 @@ COMMANDS: dict[str, Command] = {
     "tasks": _tasks,
     "model": _model,
     "think": _think,
+    "voice": _voice,
     "undo": _undo,
     "search": _search,
     "pair": _pair,

@@ -35,6 +35,7 @@ class Taken:
     events: list[dict[str, Any]] = field(default_factory=list)
     question: str = ""
     models: Models = field(default_factory=Models)
+    speaks: bool = False
     wait_until: str | None = None
     start_head: int | None = None
     replay_of: str | None = None
@@ -44,7 +45,7 @@ class Flow(Frozen):
     """A turn's fixed conditions, or the reason why there is no turn (`stop`).
 
     A `question` is put to the person instead of an answer. A turn that is done again has where it begins
-    (`start_head`) and the run whose place it takes.
+    (`start_head`) and the run whose place it takes. One that `speaks` has its answer read aloud too.
     """
 
     run_id: str
@@ -64,6 +65,7 @@ class Flow(Frozen):
     wait_until: str | None = None
     start_head: int | None = None
     replay_of: str | None = None
+    speaks: bool = False
     policy: Policy = Policy()
 
 

@@ -55,7 +55,8 @@ class Bodies:
     `compact(request)` gives a Compaction, `fetch()` a Fetching, `transcribe()` a Hearing.
 
     `think(request)` gives a Thought, `act(call)` and `observe(call, outcome)` an Observation, `prompt(call)` puts a
-    call that waits for a person before that person, `finish(request)` gives an Ending, all as JSON.
+    call that waits for a person before that person, `finish(request)` gives an Ending, all as JSON. `speak(request)`
+    has an answer read aloud; what came of it steers nothing.
     """
 
     think: Body
@@ -66,6 +67,7 @@ class Bodies:
     prompt: Body
     observe: Body
     finish: Body
+    speak: Body
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
             case "act":
                 result = await _act_and_observe(steps, body, thought, progress)
             case "say" | "spent":
-                result = await _finish(steps, body, progress, head=thought.head, text=thought.message)
+                result = await _say(steps, body, thought, progress, flow)
             case "empty" if progress.empty:
                 result = await _finish(steps, body, progress, text=TWICE_EMPTY, state="failed")
             case "empty":
@@ -160,6 +162,13 @@ async def run_turn(steps: Steps, body: Bodies, flow: Flow) -> Ending:
         progress = result if isinstance(result, Progress) else progress.after_round()
     text = TOO_MANY_STEPS.format(limit=flow.max_iterations)
     return await _finish(steps, body, progress, text=text, state="failed")
+
+
+async def _say(steps: Steps, body: Bodies, thought: Thought, progress: Progress, flow: Flow) -> Ending:
+    ending = await _finish(steps, body, progress, head=thought.head, text=thought.message)
+    if flow.speaks and ending.kind == "answered" and thought.head is not None:
+        await steps.run("speak", body.speak, {"head": thought.head})
+    return ending
 
 
 async def _act_and_observe(steps: Steps, body: Bodies, thought: Thought, progress: Progress) -> Progress | Ending:

@@ -13,6 +13,7 @@ from app.agent.models import choose_models
 from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
 from app.agent.preview import give_up
 from app.agent.replay import take_again
+from app.channels import outbox
 from app.db import Tx
 from app.errors import BadInput
 from app.events import MessageReceived
@@ -53,6 +54,7 @@ async def receive(
         wait_until=taken.wait_until,
         start_head=taken.start_head,
         replay_of=taken.replay_of,
+        speaks=taken.speaks,
         model=taken.models.main,
         fallback=taken.models.fallback,
         summary_model=taken.models.summary,
@@ -111,7 +113,8 @@ def _begin(
         boot_id=harness.boot_id,
         now=now,
     )
-    return Taken(stored.session_id, None, closed, take_up(tx, harness, stored.session_id), models)
+    speaks = event.channel not in outbox.REPEATABLE and session.is_spoken(tx, stored.session_id)
+    return Taken(stored.session_id, None, closed, take_up(tx, harness, stored.session_id), models, speaks)
 
 
 def _chosen(tx: Tx, event: MessageReceived, session_id: str, delegates: bool) -> tuple[str, str]:

@@ -52,6 +52,7 @@ class Heard:
 
     text: str = ""
     mark: str = ""
+    language: str = ""
     unheard: str = ""
 
 
@@ -138,7 +139,7 @@ async def _in_words(path: Path, recording: Recording, transcript: Transcript) ->
         language=f" ({transcript.language})" if transcript.language else "",
         doubt="" if transcript.confidence >= SURE else DOUBT,
     )
-    return Heard(text=text, mark=mark)
+    return Heard(text=text, mark=mark, language=transcript.language)
 
 
 def _named(kind: str) -> str:
@@ -153,7 +154,9 @@ def _record(tx: Tx, recording: Recording, heard: Heard) -> None:
         return  # the message was edited meanwhile and its files are others
     if files[recording.number].get("heard"):
         return  # another run was faster
-    files[recording.number] |= {"unheard": heard.unheard} if heard.unheard else {"heard": True}
+    files[recording.number] |= (
+        {"unheard": heard.unheard} if heard.unheard else {"heard": True, "language": heard.language}
+    )
     data = dict(row.data) | {"attachments": files}
     text = row.text
     if heard.text:

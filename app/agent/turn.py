@@ -10,6 +10,7 @@ from app.agent.finish import finish
 from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.loop import Bodies
+from app.agent.speak import speak
 from app.agent.think import think
 from app.agent.transcribe import transcribe
 
@@ -25,4 +26,5 @@ def bodies_of(harness: Harness, flow: Flow) -> Bodies:
         prompt=functools.partial(prompt, harness, flow),
         observe=functools.partial(observe, harness, flow),
         finish=functools.partial(finish, harness, flow),
+        speak=functools.partial(speak, harness, flow),
     )

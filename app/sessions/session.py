@@ -211,6 +211,11 @@ def choices(tx: Tx, session_id: str) -> tuple[str, str]:
     return (row.model or "", row.think or "") if row is not None else ("", "")
 
 
+def is_spoken(tx: Tx, session_id: str) -> bool:
+    """Whether people want to hear the answers of a session."""
+    return bool(tx.scalar(select(sessions.c.spoken).where(sessions.c.id == session_id)))
+
+
 def choose_as(tx: Tx, session_id: str, other_id: str) -> None:
     """Give a session the model and the level of thinking that people chose for another one."""
     model, think = choices(tx, other_id)

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.agent import accept, act, approval, compaction, decision, fetch, finish, think, transcribe
+from app.agent import accept, act, approval, compaction, decision, fetch, finish, speak, think, transcribe
 from app.agent import receive as receive_module
 from app.agent.commands import run_command
 from app.agent.flow import Ask, Ending, Flow
@@ -383,7 +383,20 @@ async def whole_turn(house: House, text: str = "hello", key: str = "test:1", run
     return await run_turn(DirectSteps(house), bodies_of(house.harness, conditions), conditions)
 
 
-REACHING = (accept, act, approval, compaction, decision, fetch, finish, receive_module, think, transcribe, delivery)
+REACHING = (
+    accept,
+    act,
+    approval,
+    compaction,
+    decision,
+    fetch,
+    finish,
+    receive_module,
+    speak,
+    think,
+    transcribe,
+    delivery,
+)
 """The modules with failpoints."""
 
 

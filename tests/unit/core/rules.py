@@ -11,7 +11,7 @@ OURS = ("app", "functions", "tools", "webhooks")
 
 BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "sentences", "failpoints"}
 STORE = {"db", "tables", "goal_tables", "migrate", "migrations"}
-KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording"}
+KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording", "aloud"}
 EDGE = {"functions", "webhooks", "web"}
 OUTER = {"engines", "main", "cli", "local_model", "platforms"}
 
@@ -34,6 +34,7 @@ SAME_LEVEL = {
     "migrate": {"db", "migrations"},
     "migrations": {"tables", "goal_tables"},
     "speech": {"recording"},
+    "aloud": {"recording"},
     "main": {"engines", "local_model", "platforms"},
     "cli": OUTER - {"cli"},
 }
@@ -44,6 +45,7 @@ ONLY = {
     "local_model": {"errors"},
     "speech": {"config", "errors", "recording"},
     "recording": {"errors"},
+    "aloud": {"errors", "recording"},
     "cli.client": {"errors", "events"},
     "agent.loop": {"agent.flow", "agent.llm", "agent.recovery", "agent.repetition"},
     "agent.policy": {"errors"},
