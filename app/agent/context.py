@@ -20,6 +20,7 @@ NO_RESULT = "[No result was recorded.]"
 DRAFT = "[This answer was not sent, because a newer message came in.]"
 EMPTY = "(empty message)"
 NUDGE = "Your last answer was empty. Answer the user now, in words."
+MAX_IDS = 10**8
 FIRST_WARNING_LEFT = 5
 LAST_WARNING_LEFT = 2
 
@@ -54,6 +55,7 @@ def build_context(
 
 def _messages(transcript: Sequence[Entry], opening: str = "", model: str = "") -> list[Message]:
     messages: list[Message] = [{"role": "user", "content": opening}] if opening else []
+    ids = Ids()
     live = {entry.id for entry in transcript[newest_user(transcript) :]} if model else set[int]()
     speaking = (entry for entry in transcript if entry.role == "user" or entry.calls or _words(entry))
     for by_user, entries in groupby(speaking, lambda entry: entry.role == "user"):
@@ -61,7 +63,7 @@ def _messages(transcript: Sequence[Entry], opening: str = "", model: str = "") -
             said = list(entries)
             _append_user(messages, "\n\n".join(map(user_text, said)), [p for e in said for p in attached_pictures(e)])
         elif messages:  # formats demand that a user speaks first
-            messages.extend(_assistant(entries, live, model))
+            messages.extend(_assistant(entries, live, model, ids))
     return messages
 
 
@@ -72,16 +74,17 @@ def _put_first(messages: list[Message], opening: str) -> None:
         messages.insert(0, {"role": "user", "content": opening})
 
 
-def _assistant(entries: Iterable[Entry], live: Container[int], model: str) -> Iterator[Message]:
+def _assistant(entries: Iterable[Entry], live: Container[int], model: str, ids: "Ids") -> Iterator[Message]:
     words: list[str] = []
     for entry in entries:
         if text := _words(entry):
             words.append(text)
         if entry.calls:
             content = "\n\n".join(words) or None
-            message = {"role": "assistant", "content": content, "tool_calls": [_call(c) for c in entry.calls]}
+            named = [(ids.fresh(call), call) for call in entry.calls]
+            message = {"role": "assistant", "content": content, "tool_calls": [_call(*one) for one in named]}
             yield with_thinking(message, _thinking(entry, model)) if entry.id in live else message
-            yield from map(_result, entry.calls)
+            yield from (_result(*one) for one in named)
             words = []
     if words:
         yield {"role": "assistant", "content": "\n\n".join(words)}
@@ -136,15 +139,28 @@ def _append_user(messages: list[Message], text: str, pictures: Sequence[str] = (
     messages.append(message | {PICTURES: [*message.get(PICTURES, ()), *pictures]} if pictures else message)
 
 
-def call_id(call: CallRecord) -> str:
-    """An id every provider accepts (9 letters and digits); the provider's own may repeat and is only data."""
-    return f"c{call.id % 10**8:08d}"
+class Ids:
+    """Ids for calls that every provider accepts: 9 letters and digits, none twice. The provider's own are only data.
+
+    They are made from our own numbers, so that a call has the same id in every request; a number that comes again
+    (the same call twice, or one that is 10**8 further) takes the next that is free.
+    """
+
+    def __init__(self) -> None:
+        self._given: set[int] = set()
+
+    def fresh(self, call: CallRecord) -> str:
+        number = call.id % MAX_IDS
+        while number in self._given:
+            number = (number + 1) % MAX_IDS
+        self._given.add(number)
+        return f"c{number:08d}"
 
 
-def _call(call: CallRecord) -> dict[str, Any]:
+def _call(call_id: str, call: CallRecord) -> dict[str, Any]:
     name = _FOREIGN.sub("_", call.name)[:64] or "unknown"
     return {
-        "id": call_id(call),
+        "id": call_id,
         "type": "function",
         "function": {"name": name, "arguments": _arguments(call.arguments)},
     }
@@ -171,13 +187,13 @@ def _arguments(text: str) -> str:
     return json.dumps(wire_safe(parsed if isinstance(parsed, dict) else {"_value": parsed}))
 
 
-def _result(call: CallRecord) -> Message:
+def _result(call_id: str, call: CallRecord) -> Message:
     if call.result is None:
         text = _without_result(call)
     else:
         text = safe_text(call.result).strip("\n")
         text = text if text and not text.isspace() else "(no output)"
-    message = {"role": "tool", "tool_call_id": call_id(call), "content": text}
+    message = {"role": "tool", "tool_call_id": call_id, "content": text}
     picture = picture_of(call)
     return message | {PICTURES: [picture]} if picture else message
 

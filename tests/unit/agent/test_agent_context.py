@@ -91,7 +91,7 @@ def test_the_transcripts_have_every_defect_in_more_than_one_case_of_twenty() -> 
 
     count()
     shares = {name: sum(name in case for case in cases) / len(cases) for name in set().union(*cases)}
-    assert len(shares) == 17 and {name: share for name, share in shares.items() if share <= 0.05} == {}
+    assert len(shares) == 19 and {name: share for name, share in shares.items() if share <= 0.05} == {}
 
 
 def test_a_summary_stands_for_its_range() -> None:
@@ -183,6 +183,13 @@ def test_an_assistant_never_speaks_first() -> None:
 def test_what_stands_for_a_result(changes: dict[str, Any], shown: str) -> None:
     messages = build_context([said("one"), answered("", call(1, **changes))], "sys")
     assert messages[-1]["content"] == shown
+
+
+def test_a_call_that_comes_twice_has_two_ids_and_two_results() -> None:
+    built = build_context([said("one"), answered("", call(7), call(7)), answered("", call(10**8 + 7))], "sys")
+    asked = [c["id"] for m in built for c in m.get("tool_calls", ())]
+    assert asked == ["c00000007", "c00000008", "c00000009"]
+    assert [m["tool_call_id"] for m in built if m["role"] == "tool"] == asked
 
 
 def test_a_child_still_running_is_named() -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -198,6 +198,9 @@ def transcripts(draw: st.DrawFn) -> list[Entry]:
         else:
             calls = draw(calls_of(next_call))
             next_call += len(calls)
+            earlier = [call for entry in found for call in entry.calls]
+            if earlier and draw(st.booleans()):  # the same call with its result once more
+                calls = (*calls, draw(st.sampled_from(earlier)))
             data: dict[str, Any] = draw(
                 st.sampled_from([{}, {"draft": True}, {"model": "m", "blind": True}, {"model": "other"}])
             )
@@ -218,6 +221,8 @@ def defects(transcript: list[Entry]) -> set[str]:
     found = {
         "orphan call": any(call.result is None for call in calls),
         "late result of an interrupted call": any(c.state == "interrupted" and c.result is not None for c in calls),
+        "repeated call id": len({call.id for call in calls}) < len(calls),
+        "duplicate result": any(one.id == other.id and one.result is not None for one, other in combinations(calls, 2)),
         "repeated call": len({(c.name, c.arguments) for c in calls}) < len(calls),
         "arguments that are no object": any(not _is_object(call.arguments) for call in calls),
         "surrogate": any(_has_surrogate(text) for text in texts),
