@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,7 @@ def test_a_password_is_not_in_the_refusal() -> None:
     assert "hunter2" not in str(found.value)
 
 
-def test_a_driver_that_is_missing_is_named() -> None:
+def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)  # what an import of it finds where it is not installed
     with pytest.raises(ConfigError, match="the driver asyncpg is not installed"):
         Database("postgresql://u:p@h/d")
