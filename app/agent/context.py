@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +22,7 @@ DRAFT = "[This answer was not sent, because a newer message came in.]"
 EMPTY = "(empty message)"
 NUDGE = "Your last answer was empty. Answer the user now, in words."
 MAX_IDS = 10**8
+KNOWN_CHARS = 1_000
 FIRST_WARNING_LEFT = 5
 LAST_WARNING_LEFT = 2
 
@@ -178,6 +180,16 @@ def _is_plain(text: str) -> bool:
 
 def _arguments(text: str) -> str:
     """Arguments as a JSON object: some providers refuse a history in which they are anything else."""
+    return _known_arguments(text) if len(text) <= KNOWN_CHARS else _as_object(text)
+
+
+@lru_cache(maxsize=4_096)
+def _known_arguments(text: str) -> str:
+    """Every thought shows what the one before showed: the same text is read once."""
+    return _as_object(text)
+
+
+def _as_object(text: str) -> str:
     try:
         parsed = json.loads(text or "{}")
     except (ValueError, RecursionError):

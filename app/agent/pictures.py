@@ -62,6 +62,8 @@ def with_pictures(messages: Sequence[Message], loaded: Mapping[str, str] | None)
     None is a model that does not see. Tool results are text in some formats, so their pictures stand behind all results
     of their round, in a message of the user or before the words of the one that follows.
     """
+    if not any(PICTURES in message for message in messages):
+        return list(messages)
     found: list[Message] = []
     waiting: list[dict[str, Any]] = []
     for message in messages:
