@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import select
+
 from app.agent.announce import announce, start_message
 from app.agent.harness import Harness
 from app.agent.telling import home_chat, tell
@@ -14,7 +16,8 @@ from app.db import Tx
 from app.events import Destination, MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
-from app.sessions import deposit, session
+from app.sessions import deposit
+from app.tables import messages, sessions
 from app.work import ledger, overview, supervision
 from app.work.monitor import Action, Do, decide, next_check
 from app.work.observation import EVIDENCE
@@ -116,7 +119,7 @@ def _changes(action: Action, watch: Supervision, now: datetime) -> dict[str, Any
         return {"escalated_at": now}
     if action.kind in (Do.OWNER_RECONCILE, Do.NUDGE_MAIN_AGENT):
         return {"asks": action.attempt, "asked_at": now}
-    if action.kind is Do.RETRY and watch.executor == "owner" and watch.owner_key is not None:
+    if action.kind is Do.RETRY and watch.executor != "pipeline":
         return {"retries": dict(watch.retries) | {action.subject: action.attempt}, "retried_at": now}
     return {}
 
@@ -126,12 +129,16 @@ def _is_asking(changes: dict[str, Any]) -> bool:
 
 
 def _chat(tx: Tx, harness: Harness, owner_key: str | None) -> Chat | None:
-    """The open conversation of a key, if an answer of it can go anywhere."""
-    session_id = session.find(tx, owner_key) if owner_key else None
-    place = deposit.last_place(tx, session_id) if session_id else None
-    if owner_key is None or session_id is None or place is None or place.channel not in harness.channels:
-        return None
-    return Chat(session_id, owner_key, place.channel, place.destination)
+    """The conversation of a key, if an answer of it can go anywhere; after `/new` it is still the same chat."""
+    query = (
+        select(messages.c.session_id, sessions.c.key.label("session_key"), messages.c.channel, messages.c.destination)
+        .join(sessions, sessions.c.id == messages.c.session_id)
+        .where(sessions.c.key == owner_key, messages.c.channel.in_(list(harness.channels)))
+        .order_by(messages.c.id.desc())
+        .limit(1)
+    )
+    row = tx.execute(query).first()
+    return None if row is None else Chat(**row._mapping)
 
 
 def _ask(

@@ -44,7 +44,8 @@ async def make_busy(house: House) -> None:
         due_at=now + timedelta(hours=20), channel="test", destination={"chatId": "7"}, created_at=now, **common,
     )  # fmt: skip
     asked = {"id": "K3F9", "step_key": "tool#0.1", "kind": "approval", "tool": "push", "digest": "d"}
-    asked |= {"request": {"folder": "/w", "critical": False}, "state": "pending", "created_at": now, "expires_at": now}
+    request = {"arguments": {"what": "a"}, "folder": "/w", "critical": False}
+    asked |= {"request": request, "state": "pending", "created_at": now, "expires_at": now}
     with house.tx() as tx:
         wakes.add(tx, wake)
         tasks.add(

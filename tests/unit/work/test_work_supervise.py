@@ -3,15 +3,17 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from app.agent import supervise
 from app.agent.supervise import run_monitor
 from app.agent.sweep import send_unsent
-from app.tables import deliveries, messages, observations, turns
+from app.tables import deliveries, messages, observations, sessions, turns
 from app.work import ledger, supervision, tracking
 from app.work.observation import Branch, Kind, Observation
 from app.work.projection import Truth
 from app.work.supervision import Supervision
+from tests.unit.agent.test_agent_commands import say
 from tests.unit.house import SESSION, House, begin, whole_turn
 from tests.unit.work.ledgers import TASK
 
@@ -133,6 +135,24 @@ async def test_a_passing_fault_is_tried_again_before_anybody_is_told(owned: Hous
     await beat(owned, 60)
     assert len(told(owned)) == 1 and "a is blocked: DOWNLOAD_TIMEOUT." in told(owned)[0]
     assert len(asked(owned)) == 3
+
+
+async def test_retries_are_counted_also_where_nobody_can_be_asked(house: House) -> None:
+    """Whoever does the work outside reads the order in `moab task monitor`; a person is told in the end."""
+    await whole_turn(house)
+    await start(house, None)
+    await see(house, Kind.BLOCKED_CONFIRMED, "a", reason="TRANSIENT_NETWORK")
+    found = [await beat(house, minutes) for minutes in (0, 5, 15, 15)]
+    assert found == [[(TASK, "RETRY")]] * 3 + [[(TASK, "BLOCKED_ESCALATE")]]
+    assert asked(house) == [] and len(told(house)) == 1
+
+
+async def test_after_new_the_question_goes_to_the_same_chat(owned: House) -> None:
+    await say(owned, "new", "c1")
+    assert await beat(owned, 30) == [(TASK, "NUDGE_MAIN_AGENT")]
+    (question,) = asked(owned)
+    (session_id,) = owned.rows(select(sessions.c.id).where(sessions.c.closed_at.is_(None)))[0]
+    assert (question.session_id, question.destination["chatId"]) == (session_id, "7")
 
 
 async def test_what_no_retry_can_mend_is_told_at_once(owned: House) -> None:
