@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -62,12 +63,14 @@ class Completion:
 class Asking:
     """How a model is asked. `think` is how hard (low, medium, high; "" as the model does by itself), `stable` how many
     of the messages the next call will begin with too. `on_text` makes the answer stream: it is called with all the
-    text so far, again and again; it must not block or raise.
+    text so far, again and again; it must not block or raise. What comes within `patience_s` is not shown to anybody,
+    so a model whose answers came whole within it lately does not stream: that costs twice the time of ours.
     """
 
     think: str = ""
     stable: int = 0
     on_text: Callable[[str], None] | None = None
+    patience_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,9 @@ class Facts:
 
 
 PLAIN = Asking()
+
+LATELY = 3
+"""How many answers of a model tell how quick it is."""
 
 
 class LLM(Protocol):
@@ -144,6 +150,7 @@ class LiteLLM:
         self._seeing = frozenset(seeing)
         self._importing = asyncio.Lock()
         self._litellm: ModuleType | None = None
+        self._took_s: dict[str, deque[float]] = {}
 
     async def warm(self) -> None:
         """Import the client now, so that the first call does not wait for it."""
@@ -154,16 +161,20 @@ class LiteLLM:
     ) -> Completion | ModelFailure:
         litellm = await self._load()
         request = self._request(model, messages, tools, asking)
+        took_s = self._took_s.setdefault(model, deque(maxlen=LATELY))
+        is_heard = asking.on_text is not None and not (len(took_s) == LATELY and max(took_s) < asking.patience_s)
+        began = asyncio.get_running_loop().time()
         try:
             if self._local is not None and model == self._local_name:
                 request |= {"api_base": await self._local.start(), "api_key": "none"} | LOCAL_LIMITS
-                model, asking = "openai/local", PLAIN
-            if asking.on_text is not None:
+                model, is_heard = "openai/local", False
+            if is_heard and asking.on_text is not None:
                 answer = await _streamed(litellm, model, request, asking.on_text)
             else:
                 answer = await litellm.acompletion(model=model, **request)
         except Exception as error:  # litellm raises its own tree and what its many parts let through
             return classify(litellm, error)
+        took_s.append(asyncio.get_running_loop().time() - began)
         return _completion(litellm, model, answer)
 
     def _request(
@@ -217,13 +228,12 @@ def _import_litellm() -> ModuleType:
 
 def _keep_no_log() -> None:
     """Let the client's own log of each call rest: nobody listens, and it copies every message of every call."""
-    from litellm.litellm_core_utils import logging_worker
+    from litellm.litellm_core_utils.litellm_logging import Logging
 
-    class Silent(logging_worker.LoggingWorker):
-        def ensure_initialized_and_enqueue(self, async_coroutine: Any) -> None:
-            async_coroutine.close()
+    async def unheard(*_: Any, **__: Any) -> None:
+        return None
 
-    vars(logging_worker)["GLOBAL_LOGGING_WORKER"] = Silent()
+    setattr(Logging, "async_success_handler", unheard)  # noqa: B010 - the class declares it as a method
 
 
 def _known(litellm: ModuleType, model: str) -> Mapping[str, Any]:

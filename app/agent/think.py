@@ -14,7 +14,7 @@ from app.agent.flow import Call, Flow, Thought
 from app.agent.harness import Harness
 from app.agent.llm import Asking, Completion, Facts, ModelFailure
 from app.agent.pictures import BLIND, has_pictures
-from app.agent.preview import Preview
+from app.agent.preview import FIRST_AFTER_LOOKS, Preview
 from app.agent.recovery import pause_s
 from app.agent.repetition import fingerprint
 from app.agent.state_block import open_work
@@ -64,7 +64,10 @@ async def think(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> dic
         return (await _unasked(harness, flow, request, Thought(kind="compact"))).wire()
     reach("think.asking")
     preview = _preview(harness, flow)
-    asking = Asking(flow.think, briefing.stable, preview.hear if preview is not None else _listener(harness, flow))
+    if preview is not None:
+        asking = Asking(flow.think, briefing.stable, preview.hear, FIRST_AFTER_LOOKS)
+    else:
+        asking = Asking(flow.think, briefing.stable, _listener(harness, flow))
     work = harness.llm.complete(str(request["model"]), briefing.messages, tools, asking)
     answer = await attend(harness, flow, work, preview=preview)
     reach("think.answered")

@@ -1,5 +1,6 @@
 """Which model a turn asks and how: roles, fallback, levels of thinking, streaming, and what is shown meanwhile."""
 
+import asyncio
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -131,9 +132,13 @@ async def test_nothing_is_streamed_where_it_is_turned_off(
     await house.db.close()
 
 
-async def test_nothing_is_streamed_where_nobody_would_see_it(house: House) -> None:
+async def test_nothing_is_streamed_where_nobody_would_see_it(
+    tmp_path: Any, template: Any, clean_environment: None
+) -> None:
+    house = make_house(tmp_path / "h", template, preview_answers=False)
     await partials(house, await begin(house), "x" * 99)
     assert house.model.askings[0].on_text is None
+    await house.db.close()
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +165,12 @@ async def provider(client: LiteLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         yield server
 
 
-async def streamed(client: LiteLLM, **asking: Any) -> tuple[Completion | ModelFailure, list[str]]:
+async def streamed(
+    client: LiteLLM, model: str = "openai/gpt-4o-mini", **asking: Any
+) -> tuple[Completion | ModelFailure, list[str]]:
     heard: list[str] = []
     hello = [{"role": "user", "content": "hello"}]
-    answer = await client.complete("openai/gpt-4o-mini", hello, (), Asking(on_text=heard.append, **asking))
+    answer = await client.complete(model, hello, (), Asking(on_text=heard.append, **asking))
     return answer, heard
 
 
@@ -198,6 +205,43 @@ async def test_a_stream_that_fails_is_a_value(
     provider.script(entry | {"times": None})
     answer, _ = await streamed(client)
     assert isinstance(answer, ModelFailure) and answer.trouble is trouble
+
+
+async def test_a_quick_model_does_not_stream_to_who_waits_a_little(client: LiteLLM, provider: ModelServer) -> None:
+    provider.script({"text": "Here it is.", "times": None})
+    for _ in range(4):
+        assert isinstance((await streamed(client, "openai/quick", patience_s=30.0))[0], Completion)
+    assert isinstance((await streamed(client, "openai/quick"))[0], Completion)
+    assert [request.get("stream", False) for request in provider.requests()] == [True] * 3 + [False, True]
+
+
+async def test_a_model_that_was_slow_once_streams_again(client: LiteLLM, provider: ModelServer) -> None:
+    provider.script({"text": "Here it is.", "delay_s": 0.2, "times": None})
+    for _ in range(5):
+        await streamed(client, "openai/slow", patience_s=0.1)
+    assert all(request["stream"] for request in provider.requests())
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_the_client_keeps_no_log_of_its_own(client: LiteLLM, provider: ModelServer, streams: bool) -> None:
+    litellm = await client._load()
+    noted: list[str] = []
+
+    class Log(litellm.integrations.custom_logger.CustomLogger):  # type: ignore[name-defined,misc]
+        async def async_log_success_event(self, *_: Any, **__: Any) -> None:
+            noted.append("noted")
+
+    provider.script({"text": "Here it is.", "times": None})
+    litellm.callbacks.append(log := Log())
+    try:
+        hello = [{"role": "user", "content": "hello"}]
+        asking = Asking(on_text=lambda text: None) if streams else Asking()
+        assert isinstance(await client.complete("openai/fake", hello, (), asking), Completion)
+        for _ in range(50):
+            await asyncio.sleep(0)
+    finally:
+        litellm.callbacks.remove(log)
+    assert noted == []
 
 
 async def test_an_answer_may_repeat_itself(client: LiteLLM, provider: ModelServer) -> None:
