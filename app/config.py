@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
-from dotenv import dotenv_values, load_dotenv, set_key
+from dotenv import load_dotenv
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -131,6 +131,10 @@ class Settings(BaseSettings):
     slack_allowed: Annotated[tuple[str, ...], NoDecode] = ()
     slack_api_base_url: str = "https://slack.com/api"
 
+    generic_secret: SecretStr | None = None
+    generic_callback_url: str = ""
+    generic_allowed: Annotated[tuple[str, ...], NoDecode] = ()
+
     inngest_dev: str = ""
     inngest_event_key: SecretStr | None = None
     inngest_signing_key: SecretStr | None = None
@@ -157,7 +161,14 @@ class Settings(BaseSettings):
         return init_settings, env_settings, dotenv_settings
 
     _split = field_validator(
-        *("telegram_allowed_chats", "slack_allowed", "approval_admins", "vision_models", "sandbox_read"),
+        *(
+            "telegram_allowed_chats",
+            "slack_allowed",
+            "generic_allowed",
+            "approval_admins",
+            "vision_models",
+            "sandbox_read",
+        ),
         mode="before",
     )(_names)
     _pairs = field_validator("tool_policy", mode="before")(_decisions)
@@ -273,7 +284,11 @@ class Settings(BaseSettings):
 
         A channel that is not here keeps its own door.
         """
-        return {"telegram": self.telegram_allowed_chats, "slack": self.slack_allowed}
+        return {
+            "telegram": self.telegram_allowed_chats,
+            "slack": self.slack_allowed,
+            "generic": self.generic_allowed,
+        }
 
     @property
     def attachment_bytes(self) -> int:
@@ -363,24 +378,6 @@ def load_settings(**overrides: Any) -> Settings:
         faults = [f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']} (got {_shown(e)})" for e in error.errors()]
         # Not `from error`: that one shows what was given, also where it is a secret.
         raise ConfigError("These settings have a form that is not accepted:\n" + "\n".join(faults)) from None
-
-
-def keep_settings(file: Path, values: Mapping[str, str]) -> None:
-    """Write variables into `file`, readable for its owner only, and into the environment, so that they hold at once.
-
-    Raises ConfigError for one that `.env` here names too: that one would go before.
-    """
-    here = Path(".env")
-    if here.resolve() != file.resolve() and here.exists() and (twice := values.keys() & dotenv_values(here).keys()):
-        raise ConfigError(
-            f"{', '.join(sorted(twice))}: {here.resolve()} has it already and goes before; change it there."
-        )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
-    file.chmod(0o600)
-    for name, value in values.items():
-        set_key(file, name, value)
-        os.environ[name] = value
 
 
 def _shown(fault: Any) -> str:

@@ -56,6 +56,11 @@ def set_up(name: str) -> SetUp:
     return chosen
 
 
+def mapped() -> tuple[str, ...]:
+    """The platforms whose payloads can be mapped elsewhere: those that say what `to_event` takes besides."""
+    return tuple(name for name, way in _ways() if hasattr(way, "mapping_arguments"))
+
+
 async def listen(name: str, way: Callable[[], Awaitable[None]]) -> None:
     """Run a way in that listens until it ends by itself; begin again after a pause when it breaks."""
     while True:

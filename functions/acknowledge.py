@@ -33,6 +33,8 @@ def acknowledge(client: inngest.Inngest, harness: Harness) -> inngest.Function[A
             return dict(unless_crashed(await steps.run("command", body, harness, command, key_of(command, ctx))))
         event = parse(MessageReceived, ctx)
         shown = unless_crashed(await steps.run("show", show_received, harness, event, key_of(event, ctx)))
+        if shown["look_again"] is None:
+            return {"shown": False}
         await steps.sleep_until("wait", datetime.fromisoformat(shown["look_again"]))
         return dict(await steps.run("look-again", sweep, harness, event.session_key))
 

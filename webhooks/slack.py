@@ -51,6 +51,11 @@ def way_in(door: Door) -> WayIn:
     return WayIn(router, lambda: listen(door.channel.open_socket, desk.take, door.clock))
 
 
+def mapping_arguments(settings: Settings, given: Mapping[str, str]) -> Mapping[str, Any]:
+    """What `to_event` takes besides the payload: nothing."""
+    return {}
+
+
 def verify(headers: Mapping[str, str], body: bytes, secret: str, now: datetime) -> bool:
     """Whether Slack signed this very body, at most five minutes from `now`. Without a secret nobody is let in."""
     given = {name.lower(): value for name, value in headers.items()}

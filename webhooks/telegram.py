@@ -60,6 +60,11 @@ def way_in(door: Door) -> WayIn:
     return WayIn(telegram_router(door.accept, secret=secret.get_secret_value(), who=lambda: itself.bot), listen)
 
 
+def mapping_arguments(settings: Settings, given: Mapping[str, str]) -> Mapping[str, Any]:
+    """What `to_event` takes besides the update: the bot, whose name is given as `bot.username`."""
+    return {"bot": Bot(settings.telegram_bot_id, given.get("bot.username", ""))}
+
+
 def verify(headers: Mapping[str, str], secret: str) -> bool:
     """Whether the request carries the secret given to setWebhook. Without a secret nobody is let in."""
     given = next((value for name, value in headers.items() if name.lower() == SECRET_HEADER), "")

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from app.agent.conclude import conclude_message
+from app.agent.gate import admit_started
 from app.agent.harness import Harness
 from app.events import MessageReceived
 from app.ids import new_id
@@ -12,7 +13,12 @@ from app.sessions.session import OWNED_FOR
 
 
 async def show_received(harness: Harness, event: MessageReceived, message_key: str) -> dict[str, Any]:
-    """Typing sign and deposit; answers with when to look again whether somebody took the message up."""
+    """Typing sign and deposit; answers with when to look again whether somebody took the message up.
+
+    A stranger's message, which came past the way in, is none.
+    """
+    if not await admit_started(harness, event, message_key):
+        return {"shown": False, "look_again": None}
     channel = harness.channels.get(event.channel)
     shown = event.origin == "person" and channel is not None and await channel.acknowledge(event.destination)
     now = harness.clock.now()

@@ -12,7 +12,7 @@ from app.agent import status, task_list
 from app.agent.announce import announce, reply_event
 from app.agent.closing import supersede
 from app.agent.conclude import conclude
-from app.agent.gate import pair_command, zone_command
+from app.agent.gate import admit_started, pair_command, zone_command
 from app.agent.harness import Harness
 from app.agent.preview import give_up
 from app.agent.undo import undo_files
@@ -262,6 +262,8 @@ COMMANDS: dict[str, Command] = {
 
 async def run_command(harness: Harness, event: CommandReceived, command_key: str) -> dict[str, Any]:
     """Carry out a command once per `command_key`; its answer becomes a delivery row. Answers with JSON."""
+    if not await admit_started(harness, event, command_key):
+        return {"command": ""}
     on_files = event.command == "undo" and event.args.strip().lower() == "files"
     done_before = await harness.db.read(outbox.exists, f"{command_key}/command")
     said = await undo_files(harness, event.session_key) if on_files and not done_before else None

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from app.agent.announce import announce, reply_event
 from app.agent.approval_text import ended_text
 from app.agent.closing import close, decided_event, mark_prompt
+from app.agent.gate import admit_started
 from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
@@ -53,6 +54,8 @@ class Outcome:
 
 async def run_decision(harness: Harness, event: CommandReceived, command_key: str) -> dict[str, Any]:
     """/approve, /deny and /answer, carried out once per `command_key`; works while the turn waits. JSON."""
+    if not await admit_started(harness, event, command_key):
+        return {"command": ""}
     events = await harness.db.write(_command, harness, event, command_key)
     reach("approval.decided")
     await announce(harness, [*events, reply_event(harness, event, event.session_key)])

@@ -23,7 +23,7 @@ from app.sentences import (
     ZONE_WRONG,
     say,
 )
-from app.sessions import people, session
+from app.sessions import deposit, people, session
 from app.sessions.approvals import identity
 from app.sessions.people import Newcomer, State
 
@@ -49,6 +49,18 @@ async def admit(harness: Harness, event: Input) -> bool:
         chat = people.chat_id(event)
         log.info("%s is not paired; what came from there is ignored.", chat, extra={"action": "chat_not_allowed"})
     return False
+
+
+async def admit_started(harness: Harness, event: Input, message_key: str) -> bool:
+    """Whether a run that `event` started may go on. What came by `accept` was admitted there.
+
+    An event that somebody sent past it, such as a webhook of Inngest Cloud, is asked about here.
+    """
+    if isinstance(event, CommandReceived):
+        came_in = event.behind is not None
+    else:
+        came_in = await harness.db.read(deposit.is_stored, message_key)
+    return came_in or await admit(harness, event.model_copy(update={"message_key": message_key}))
 
 
 def _is_welcome(tx: Tx, event: Input, allowed: tuple[str, ...]) -> bool:

@@ -8,6 +8,7 @@ from app.agent.announce import announce
 from app.agent.backlog import take_up
 from app.agent.closing import supersede
 from app.agent.flow import Flow, Stop, Taken
+from app.agent.gate import admit_started
 from app.agent.harness import Harness
 from app.agent.models import choose_models
 from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
@@ -19,7 +20,7 @@ from app.errors import BadInput
 from app.events import MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
-from app.sessions import calls, session, turns, usage
+from app.sessions import calls, edits, session, turns, usage
 from app.sessions.deposit import album_until, attach_open, deposit, open_inputs
 from app.sessions.session import Claim
 
@@ -38,6 +39,8 @@ async def receive(
 
     `event_id` tells a run that somebody started again from one that only brings the same message.
     """
+    if not await admit_started(harness, event, message_key):
+        return Flow(run_id=run_id, session_key=event.session_key, session_id="", stop="nothing", model="").wire()
     taken = await harness.db.write(_begin, harness, run_id, event, message_key, delegates, event_id)
     harness.notifier.publish(event.session_key)
     reach("receive.committed")
@@ -83,6 +86,8 @@ def _begin(
     tx: Tx, harness: Harness, run_id: str, event: MessageReceived, message_key: str, delegates: bool, event_id: str
 ) -> Taken:
     now = harness.clock.now()
+    if event.edited is not None:  # `accept` did so already; what came past it has not been done yet
+        edits.edit(tx, event, message_key, now)
     if not delegates and session.find(tx, event.session_key) is None and calls.is_called_off(tx, message_key):
         return Taken("", "superseded")
     stored = deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)

@@ -23,6 +23,7 @@ from app.cli.service import read_settings, the_service
 from app.cli.setup import setup
 from app.cli.state import state
 from app.cli.tasks import tasks
+from app.cli.transform import transform
 from app.errors import ConfigError, MoabError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ app.add_typer(learnings, name="learnings")
 app.add_typer(people, name="people")
 app.command()(deliveries)
 app.command()(setup)
+app.command()(transform)
 
 
 def _show_version(wanted: bool) -> None:

@@ -94,6 +94,11 @@ def _find(tx: Tx, event_key: str) -> Deposited | None:
     return None if row is None else Deposited(row.id, row.session_id, fresh=False, event_due=row.event_sent_at is None)
 
 
+def is_stored(tx: Tx, event_key: str) -> bool:
+    """Whether an input of this key is there."""
+    return _find(tx, event_key) is not None
+
+
 def newest(tx: Tx, session_key: str) -> int:
     """The row of the newest message in the sessions of a key, 0 if there is none."""
     query = select(func.max(messages.c.id)).join(sessions, sessions.c.id == messages.c.session_id)

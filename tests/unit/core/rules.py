@@ -13,7 +13,7 @@ BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", 
 STORE = {"db", "tables", "goal_tables", "migrate", "migrations"}
 KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording", "aloud"}
 EDGE = {"functions", "webhooks", "web"}
-OUTER = {"engines", "main", "cli", "local_model", "platforms"}
+OUTER = {"engines", "main", "cli", "local_model", "platforms", "transforms"}
 
 LEVEL = (
     dict.fromkeys(BASE, 0)
@@ -36,6 +36,7 @@ SAME_LEVEL = {
     "speech": {"recording"},
     "aloud": {"recording"},
     "main": {"engines", "local_model", "platforms"},
+    "transforms": {"platforms"},
     "cli": OUTER - {"cli"},
 }
 

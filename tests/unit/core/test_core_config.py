@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.config import LOCAL_MODEL, MODEL_FOR_KEY, Settings, child_environment, keep_settings, load_settings
+from app.cli.setup import TerminalDesk, keep_in
+from app.config import LOCAL_MODEL, MODEL_FOR_KEY, Settings, child_environment, load_settings
 from app.errors import ConfigError
 
 TOKEN = "123456789:AAH-a-secret-token-of-a-bot-0123456789"
@@ -215,10 +216,10 @@ def test_commands_of_the_agent_inherit_no_key(environment: dict[str, str]) -> No
 def test_kept_settings_hold_at_once_and_after_a_restart(environment: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "home" / ".moab" / ".env"
     environment["TELEGRAM_BOT_TOKEN"] = "old"
-    keep_settings(file, {"TELEGRAM_BOT_TOKEN": TOKEN, "AGENT_NAME": 'Ada\'s # "one"'})
-    assert load_settings().telegram_bot_id == "123456789"
-    for name in ("TELEGRAM_BOT_TOKEN", "AGENT_NAME"):
-        del environment[name]
+    desk = TerminalDesk()
+    desk.keep(telegram_bot_token=TOKEN, agent_name='Ada\'s # "one"', telegram_webhook_secret="")
+    assert desk.settings.telegram_bot_id == "123456789" and desk.settings.telegram_webhook_secret is None
+    del environment["TELEGRAM_BOT_TOKEN"]
     assert load_settings().agent_name == 'Ada\'s # "one"' and load_settings().telegram_bot_id == "123456789"
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -226,7 +227,7 @@ def test_kept_settings_hold_at_once_and_after_a_restart(environment: dict[str, s
 def test_a_setting_is_not_kept_where_another_file_goes_before(environment: dict[str, str], tmp_path: Path) -> None:
     Path(".env").write_text("AGENT_NAME=Eve\n")
     with pytest.raises(ConfigError, match=r"AGENT_NAME: .* goes before"):
-        keep_settings(tmp_path / ".env", {"AGENT_NAME": "Ada"})
+        keep_in(tmp_path / ".env", {"AGENT_NAME": "Ada"})
     assert not (tmp_path / ".env").exists()
 
 
