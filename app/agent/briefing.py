@@ -108,7 +108,7 @@ def _hidden_work(request: Mapping[str, Any], look: Look) -> list[str]:
 
 
 def _notes(flow: Flow, request: Mapping[str, Any], look: Look) -> list[str]:
-    state = state_note(_hidden_work(request, look))
+    state = state_note(_hidden_work(request, look), flow.standing)
     notes = [state] if state and not flow.compact else []
     if request["nudge"]:
         notes.append(NUDGE)

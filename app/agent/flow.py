@@ -27,7 +27,8 @@ class Taken:
     """What came of a run's wish for a session: why the turn is not to be (`waiting`: not before `wait_until`), the
     events that tell of what it took the place of, and what to ask the person before anything is answered.
 
-    A turn that is done again grows from `start_head`, in the place of the run `replay_of`.
+    A turn that is done again grows from `start_head`, in the place of the run `replay_of`. `standing` is what a turn
+    begins with knowing.
     """
 
     session_id: str
@@ -39,6 +40,7 @@ class Taken:
     wait_until: str | None = None
     start_head: int | None = None
     replay_of: str | None = None
+    standing: str = ""
 
 
 class Flow(Frozen):
@@ -67,6 +69,7 @@ class Flow(Frozen):
     replay_of: str | None = None
     speaks: bool = False
     policy: Policy = Policy()
+    standing: str = ""
 
 
 class Call(Frozen):

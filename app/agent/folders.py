@@ -47,7 +47,7 @@ async def scan_folders(harness: Harness) -> dict[str, Any]:
     A file is noted as seen after its goal is there: a crash in between makes the goal again, which is no other.
     """
     shelf = await asyncio.to_thread(harness.library.look)
-    watching = await asyncio.to_thread(_watching, harness, shelf)
+    watching = await asyncio.to_thread(watching_of, harness, shelf)
     if not watching.folders:
         return {"new": 0, "goals": 0}
     known = await harness.db.read(goals.seen)
@@ -65,8 +65,8 @@ async def scan_folders(harness: Harness) -> dict[str, Any]:
     return {"new": len(new), "goals": made}
 
 
-def _watching(harness: Harness, shelf: Shelf) -> Watching:
-    """The folders to watch; none while the file has a fault, which is logged."""
+def watching_of(harness: Harness, shelf: Shelf) -> Watching:
+    """The folders to watch; none while the file has a fault, which is logged. Blocks."""
     try:
         text = harness.workspace.text_of(FILE)
         watching = parse(text or "", harness.workspace.root, harness.settings.device_folders, shelf.pipelines)

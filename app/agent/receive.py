@@ -6,6 +6,7 @@ from typing import Any
 
 from app.agent.announce import announce
 from app.agent.backlog import take_up
+from app.agent.bootstrap import standing
 from app.agent.closing import supersede
 from app.agent.flow import Flow, Stop, Taken
 from app.agent.gate import admit_started
@@ -67,6 +68,7 @@ async def receive(
         max_iterations=settings.agent_max_iterations,
         code_version=harness.code_version,
         policy=await policy_now(harness, origin_of(event.channel, event.origin)),
+        standing=taken.standing,
     )
     return flow.wire()
 
@@ -119,7 +121,9 @@ def _begin(
         now=now,
     )
     speaks = event.channel not in outbox.REPEATABLE and session.is_spoken(tx, stored.session_id)
-    return Taken(stored.session_id, None, closed, take_up(tx, harness, stored.session_id), models, speaks)
+    begins_with = "" if models.is_tiny else standing(tx, harness, stored.session_id, event.session_key)
+    question = take_up(tx, harness, stored.session_id)
+    return Taken(stored.session_id, None, closed, question, models, speaks, standing=begins_with)
 
 
 def _chosen(tx: Tx, event: MessageReceived, session_id: str, delegates: bool) -> tuple[str, str]:

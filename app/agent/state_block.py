@@ -11,7 +11,8 @@ from app.work import ledger
 from app.work.projection import Derived
 
 MAX_LINES = 12
-TEXT_CHARS = 160
+MAX_CHARS = 1_200
+TEXT_CHARS = 120
 
 NOTE = "Open work in this conversation, from the records (true now, whatever was said before):\n{lines}"
 
@@ -59,12 +60,17 @@ def _tracked(derived: Derived) -> str:
     return f"- tracked task {derived.task_id} is {derived.truth_state}{step}: {_short(derived.goal)}"
 
 
-def state_note(lines: Sequence[str]) -> str | None:
-    """The block, or None where nothing is open."""
-    if not lines:
-        return None
-    more = [f"- and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
-    return NOTE.format(lines="\n".join([*lines[:MAX_LINES], *more]))
+def state_note(lines: Sequence[str], standing: str = "") -> str | None:
+    """The one block that is pinned, at most MAX_CHARS: what the turn began with knowing, then what is open here, of
+    which as much is shown as fits. None where there is nothing to tell.
+    """
+    for shown in range(min(len(lines), MAX_LINES), -1, -1):
+        more = [f"- and {len(lines) - shown} more"] if len(lines) > shown else []
+        work = NOTE.format(lines="\n".join([*lines[:shown], *more])) if lines else ""
+        text = "\n".join(part for part in (standing, work) if part)
+        if len(text) <= MAX_CHARS:
+            break
+    return text or None
 
 
 def _short(text: str) -> str:

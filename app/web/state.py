@@ -1,5 +1,6 @@
 """The whole state as one JSON document, for `moab state`: docs/state.schema.json says its form."""
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,8 @@ from sqlalchemy import select
 
 from app.agent import checklist
 from app.agent.announce import announce
+from app.agent.folders import watching_of
+from app.agent.goal_orders import list_goals
 from app.agent.harness import Harness
 from app.agent.night import is_night
 from app.db import Tx, moment
@@ -20,8 +23,11 @@ from app.web.approvals import open_approvals
 from app.work import ledger, rounds, supervision, wakes
 from app.work.supervision import Supervision
 from app.work.wakes import Wake
+from app.work.watching import Watch, Watching
 
 TEXT_CHARS = 500
+GOALS = 100
+"""How many goals are told, the newest first."""
 
 
 def state_router(harness: Harness) -> APIRouter:
@@ -30,7 +36,8 @@ def state_router(harness: Harness) -> APIRouter:
 
     @router.get("/api/state")
     async def show_state() -> dict[str, Any]:
-        return await harness.db.read(state, harness)
+        watching = await asyncio.to_thread(_watching, harness)
+        return await harness.db.read(state, harness, watching)
 
     @router.post("/api/heartbeat")
     async def beat() -> dict[str, Any]:
@@ -39,7 +46,11 @@ def state_router(harness: Harness) -> APIRouter:
     return router
 
 
-def state(tx: Tx, harness: Harness) -> dict[str, Any]:
+def _watching(harness: Harness) -> Watching:
+    return watching_of(harness, harness.library.look())
+
+
+def state(tx: Tx, harness: Harness, watching: Watching) -> dict[str, Any]:
     """What is going on: goals, tasks, wakes, requests that wait for a person, watched folders, and the beats."""
     now = harness.clock.now()
     return {
@@ -47,10 +58,12 @@ def state(tx: Tx, harness: Harness) -> dict[str, Any]:
         "agent": harness.settings.agent_name,
         "version": harness.code_version,
         "beat": _beat(tx, harness, now),
+        "goals": list_goals(tx, GOALS),
         "tasks": [_tracked(tx, watch) for watch in supervision.everything(tx) if watch.executor == "owner"]
         + _delegated(tx),
         "wakes": [_wake(wake) for wake in wakes.all_open(tx)],
         "approvals": open_approvals(tx),
+        "watch": [_watch(watch, watching.settle_s) for watch in watching.folders],
     }
 
 
@@ -85,6 +98,16 @@ def _beat(tx: Tx, harness: Harness, now: datetime) -> dict[str, Any]:
             "next": _time(looked.next_at if looked else None),
             "failures": looked.failures if looked else 0,
         },
+    }
+
+
+def _watch(watch: Watch, settle_s: int) -> dict[str, Any]:
+    return {
+        "path": str(watch.path),
+        "patterns": list(watch.patterns),
+        "pipeline": watch.pipeline,
+        "priority": str(watch.priority),
+        "settleS": settle_s,
     }
 
 

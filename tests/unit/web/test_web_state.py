@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from sqlalchemy import insert
 
+from app.agent.folders import watching_of
 from app.sessions import tasks
 from app.tables import approvals
 from app.web.api import api_router, explain_errors
@@ -21,6 +22,7 @@ from app.work.observation import Kind, Observation
 from tests.unit.core.embedded import Embedded, embedded
 from tests.unit.core.rules import ROOT
 from tests.unit.house import RUN, SESSION, House, begin
+from tests.unit.work.goal_house import make
 
 SCHEMA = json.loads((ROOT / "docs" / "state.schema.json").read_text())
 
@@ -30,13 +32,18 @@ def faults(document: Any) -> list[str]:
 
 
 def document(house: House) -> dict[str, Any]:
+    watching = watching_of(house.harness, house.harness.library.look())
     with house.tx() as tx:
-        found: dict[str, Any] = json.loads(json.dumps(state(tx, house.harness)))
+        found: dict[str, Any] = json.loads(json.dumps(state(tx, house.harness, watching)))
     return found
 
 
 async def make_busy(house: House) -> None:
     flow = await begin(house)
+    house.harness.workspace.seed()
+    source = house.harness.workspace.root / "talk.txt"
+    source.write_text("Good evening.")
+    await make(house, "podcast_from_transcript", source)
     now = house.clock.now()
     common: dict[str, Any] = {"session_id": flow.session_id, "run_id": RUN}
     wake = wakes.Wake(
@@ -65,7 +72,7 @@ def test_a_fresh_one(house: House) -> None:
     found = document(house)
     assert faults(found) == []
     assert found["beat"]["last"] is None and found["beat"]["next"] == "2026-01-05T12:30:00+00:00"
-    assert (found["tasks"], found["wakes"], found["approvals"]) == ([], [], [])
+    assert [found[name] for name in ("goals", "tasks", "wakes", "approvals", "watch")] == [[]] * 5
 
 
 async def test_a_busy_one(house: House) -> None:
@@ -74,6 +81,9 @@ async def test_a_busy_one(house: House) -> None:
     assert faults(found) == []
     assert {(task["id"], task["kind"]) for task in found["tasks"]} == {("build", "tracked"), ("t1", "scheduled")}
     assert found["wakes"][0]["reason"] == "the news" and found["approvals"][0]["tool"] == "push"
+    (goal,) = found["goals"]
+    assert goal["pipeline"] == "podcast_from_transcript" and len(goal["steps"]) > 3
+    assert [watch["pipeline"] for watch in found["watch"]] == ["podcast_from_audio", "podcast_from_transcript"]
     (tracked,) = [task for task in found["tasks"] if task["kind"] == "tracked"]
     assert tracked["sessionKey"] == SESSION
 
