@@ -42,7 +42,10 @@ def start(
 
 
 def record(tx: Tx, *seen: Observation) -> Derived:
-    """Write down what was seen of one task; how it stands then. Raises NotFound, and BadInput for an unknown step."""
+    """Write down what was seen of one task; how it stands then. Raises NotFound, and BadInput for an unknown step.
+
+    A task that had ended, and by this has not, is watched over again.
+    """
     task_id = seen[0].task_id
     before = ledger.derived(tx, task_id)
     if not before.task_id:
@@ -51,7 +54,11 @@ def record(tx: Tx, *seen: Observation) -> Derived:
         if one.checked().step is not None and before.workflow and one.step not in before.workflow:
             raise BadInput(f"Task {task_id} has no step {one.step!r}; accepted: {', '.join(before.workflow)}.")
     ledger.append_all(tx, seen)
-    return ledger.derived(tx, task_id)
+    after = ledger.derived(tx, task_id)
+    if before.is_terminal and not after.is_terminal:
+        owner = owner_of(ledger.of_task(tx, task_id))
+        supervision.begin(tx, task_id, owner_key=owner, now=seen[0].at)
+    return after
 
 
 def reply(tx: Tx, answer: Observation) -> Derived:

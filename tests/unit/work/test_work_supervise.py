@@ -124,6 +124,27 @@ async def test_the_end_deletes_the_watch_and_no_observation(owned: House) -> Non
     assert await beat(owned, 600) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "decided"),
+    [
+        (Kind.OWNER_RESUMED, {}, []),
+        (Kind.TASK_COMPLETED, {}, [(TASK, "OWNER_RECONCILE")]),
+        (Kind.HEARTBEAT, {"success": True}, None),
+    ],
+)
+async def test_what_had_ended_and_has_not_is_watched_over_again(
+    owned: House, kind: Kind, data: dict[str, Any], decided: list[tuple[str, str]] | None
+) -> None:
+    await see(owned, Kind.STEP_COMPLETED, "a")
+    await see(owned, Kind.TASK_COMPLETED)
+    await beat(owned)
+    await see(owned, kind, **data)
+    found = await watch(owned)
+    assert (found is None) is (decided is None)
+    assert found is None or found.owner_key == SESSION
+    assert await beat(owned, 1) == (decided or [])
+
+
 async def test_a_passing_fault_is_tried_again_before_anybody_is_told(owned: House) -> None:
     await see(owned, Kind.BLOCKED_CONFIRMED, "a", reason="DOWNLOAD_TIMEOUT")
     found = [await beat(owned, minutes) for minutes in (0, 4, 1, 14, 1)]
