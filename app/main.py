@@ -163,7 +163,7 @@ async def _build(
         network=settings.sandbox_network,
         readable=settings.sandbox_read,
     )
-    stack.push_async_callback(end_background, workspace.root)
+    stack.push_async_callback(_end_all_background, workspace)
     channels = channels_of(platforms)
     for channel in channels.values():
         stack.push_async_callback(channel.close)
@@ -197,6 +197,12 @@ async def _build(
     if unknown := unknown_tools(settings.tool_policy, harness.toolbox.tools):
         log.warning("TOOL_POLICY names what is no tool: %s. These rules do nothing.", ", ".join(unknown))
     return harness, engine
+
+
+async def _end_all_background(workspace: Workspace) -> None:
+    for principal in await asyncio.to_thread(workspace.principals):
+        await end_background(workspace.of(principal).root)
+    await end_background(workspace.root)
 
 
 def _home_lock(settings: Settings) -> FileLock:

@@ -57,7 +57,7 @@ async def brief(
         return Briefing(build_context(look.entries[-COMPACT_MESSAGES:], prompt, notes=notes))
     today = harness.daily_log.today()
     knowledge = await asyncio.to_thread(harness.workspace.read, today)
-    system = system_prompt(knowledge, name=harness.settings.agent_name, today=today, zone=harness.settings.timezone)
+    system = system_prompt(knowledge, name=harness.settings.agent_name, today=today, zone=harness.daily_log.zone.key)
     window = window_of(harness.settings.context_tokens, facts.window)
     pictures = await _pictures(harness, request, look) if facts.sees else None
     return fit(request, look, system, notes, tools, window, pictures)

@@ -25,7 +25,7 @@ from app.events import CommandReceived, TurnStopped
 from app.failpoints import reach
 from app.ids import new_id
 from app.sentences import say
-from app.sessions import calls, deposit, search, session, tasks, transcript, turns, undo
+from app.sessions import calls, deposit, people, search, session, tasks, transcript, turns, undo
 from app.sessions.calls import CallState
 from app.tables import sessions
 
@@ -266,7 +266,7 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
         return {"command": ""}
     on_files = event.command == "undo" and event.args.strip().lower() == "files"
     done_before = await harness.db.read(outbox.exists, f"{command_key}/command")
-    said = await undo_files(harness, event.session_key) if on_files and not done_before else None
+    said = await _undo_files(harness, event.session_key) if on_files and not done_before else None
     done = await harness.db.write(_carry_out, harness, event, command_key, said)
     reach("command.committed")
     events: list[dict[str, Any]] = []
@@ -282,6 +282,17 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     if done.stopped is not None:
         await conclude(harness, done.stopped)
     return {"command": event.command}
+
+
+async def _undo_files(harness: Harness, session_key: str) -> str:
+    """In the workspace of whom the session works for."""
+
+    def whose(tx: Tx) -> people.Principal:
+        session_id = session.find(tx, session_key) or ""
+        return people.principal_of(tx, session_id, harness.settings.approval_admins)
+
+    who = await harness.db.read(whose)
+    return await undo_files(harness.at(who.folder), session_key)
 
 
 def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: str, said: str | None) -> Done:

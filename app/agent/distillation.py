@@ -36,7 +36,7 @@ async def distil_log(harness: Harness, name: str, run_id: str = "") -> dict[str,
     What it cost is counted under `run_id`. Answers with log, kind (distilled, gone, failed, refused or changed) and,
     where it failed, the reason.
     """
-    done = await _distil(harness, name, run_id)
+    done = await _distil(harness.at(name.rpartition("/")[0]), name, run_id)
     await harness.db.write(_note, harness, done["kind"] in ("failed", "refused"))
     return {"log": name} | done
 
@@ -49,7 +49,8 @@ async def _distil(harness: Harness, name: str, run_id: str) -> dict[str, Any]:
         return {"kind": "distilled"}
     root = harness.workspace.root
     memory = await asyncio.to_thread(read_memory, root)
-    notes = await asyncio.to_thread((harness.daily_log.folder / name).read_text, "utf-8", "replace")
+    file = harness.daily_log.folder / name.rpartition("/")[2]
+    notes = await asyncio.to_thread(file.read_text, "utf-8", "replace")
     answer = await ask_aside(harness, run_id, f"distil:{name}", distil.request(memory, notes))
     if isinstance(answer, ModelFailure):
         log.info("Distilling %s failed (%s); a later beat tries again.", name, answer.trouble)

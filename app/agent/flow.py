@@ -48,6 +48,8 @@ class Flow(Frozen):
 
     A `question` is put to the person instead of an answer. A turn that is done again has where it begins
     (`start_head`) and the run whose place it takes. One that `speaks` has its answer read aloud too.
+    (`start_head`) and the run whose place it takes. `principal` is whose workspace and memory it is ("": the
+    operator's), `zone` the time zone he named.
     """
 
     run_id: str
@@ -68,6 +70,8 @@ class Flow(Frozen):
     start_head: int | None = None
     replay_of: str | None = None
     speaks: bool = False
+    principal: str = ""
+    zone: str = ""
     policy: Policy = Policy()
     standing: str = ""
 

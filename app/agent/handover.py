@@ -35,8 +35,21 @@ def hand_over(
             kind="file",
             channel=place.channel,
             destination=destination,
-            parts=[{"file": file.path, "name": file.name, "caption": caption, "text": caption or file.name}],
+            parts=[
+                {
+                    "file": _from_whole(harness, file.path),
+                    "name": file.name,
+                    "caption": caption,
+                    "text": caption or file.name,
+                }
+            ],
             text=f"[file {file.name}] {caption}".strip(),
             now=harness.clock.now(),
         )
     return [reply_event(harness, place, flow.session_key)]
+
+
+def _from_whole(harness: Harness, path: str) -> str:
+    """A path in somebody's workspace as seen from the whole, where channels look."""
+    place = harness.workspace.place
+    return f"{place}/{path}" if place else path

@@ -1,7 +1,8 @@
 """What the steps work with: the parts that the composition root wires together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from zoneinfo import ZoneInfo
 
 from app.agent.llm import LLM
 from app.agent.tool import Toolbox
@@ -38,4 +39,14 @@ class Harness:
     platforms: tuple[str, ...] = ()
     """The names of every platform there is, with settings or without."""
     notifier: Notifier = field(default_factory=Notifier)
+
+    def at(self, principal: str, zone: str = "") -> "Harness":
+        """The same with the workspace and the notes of one person or group ("": the operator), who is in `zone`."""
+        log_zone = ZoneInfo(zone) if zone else self.daily_log.zone
+        if not principal and log_zone == self.daily_log.zone:
+            return self
+        workspace = self.workspace.of(principal) if principal else self.workspace
+        prefix = f"{principal}/" if principal else ""
+        return replace(self, workspace=workspace, daily_log=self.daily_log.of(workspace.logs, log_zone, prefix))
+
     speech: Speech = field(default_factory=Speech)

@@ -37,13 +37,19 @@ async def look_around(harness: Harness, turn_id: str | None, session_key: str = 
 
     A beat that no turn has started is noted, with when the next one comes.
     """
-    logs = await asyncio.to_thread(harness.daily_log.files)
+    logs = await asyncio.to_thread(_all_logs, harness)
     checklist = await asyncio.to_thread(read_checklist, harness.workspace.root) if turn_id is None else ""
     chores = await harness.db.write(_decide, harness, turn_id, logs, checklist)
     harness.notifier.publish(session_key)
     if turn_id is not None:
         await conclude(harness, turn_id)
     return {"chores": chores}
+
+
+def _all_logs(harness: Harness) -> list[LogFile]:
+    """The logs of the operator and of everybody else. Blocks."""
+    others = (harness.at(principal).daily_log.files() for principal in harness.workspace.principals())
+    return [*harness.daily_log.files(), *(log for logs in others for log in logs)]
 
 
 def _decide(tx: Tx, harness: Harness, turn_id: str | None, logs: list[LogFile], checklist: str) -> list[dict[str, str]]:
@@ -80,7 +86,8 @@ def note_beat(tx: Tx, harness: Harness, now: datetime) -> None:
 
 async def prune_log(harness: Harness, _run_id: str, name: str) -> dict[str, Any]:
     """Delete a log that is old and distilled."""
-    await asyncio.to_thread((harness.daily_log.folder / name).unlink, missing_ok=True)
+    principal, _, file = name.rpartition("/")
+    await asyncio.to_thread((harness.at(principal).daily_log.folder / file).unlink, missing_ok=True)
     return {"pruned": name}
 
 

@@ -21,7 +21,7 @@ from app.errors import BadInput
 from app.events import MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
-from app.sessions import calls, edits, session, turns, usage
+from app.sessions import calls, edits, people, session, turns, usage
 from app.sessions.deposit import album_until, attach_open, deposit, open_inputs
 from app.sessions.session import Claim
 
@@ -48,6 +48,9 @@ async def receive(
     if taken.events:
         await announce(harness, taken.events)
     settings = harness.settings
+    who = await harness.db.read(people.principal_of, taken.session_id, settings.approval_admins)
+    if taken.stop is None:
+        await asyncio.to_thread(harness.at(who.folder).workspace.prepare)
     flow = Flow(
         run_id=run_id,
         session_key=event.session_key,
@@ -67,6 +70,8 @@ async def receive(
         delegates=delegates,
         max_iterations=settings.agent_max_iterations,
         code_version=harness.code_version,
+        principal=who.folder,
+        zone=who.zone,
         policy=await policy_now(harness, origin_of(event.channel, event.origin)),
         standing=taken.standing,
     )

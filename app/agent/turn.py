@@ -16,7 +16,8 @@ from app.agent.transcribe import transcribe
 
 
 def bodies_of(harness: Harness, flow: Flow) -> Bodies:
-    """What `run_turn` needs for this turn."""
+    """What `run_turn` needs for this turn, in the workspace of whom it works for."""
+    harness = harness.at(flow.principal, flow.zone)
     return Bodies(
         think=functools.partial(think, harness, flow),
         compact=functools.partial(compact, harness, flow),

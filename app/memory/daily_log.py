@@ -27,11 +27,19 @@ class LogFile:
 class DailyLog:
     """Appends notes to today's file. Implements `Notes` of the tool contract."""
 
-    def __init__(self, folder: Path, zone: ZoneInfo, clock: Clock) -> None:
+    def __init__(self, folder: Path, zone: ZoneInfo, clock: Clock, prefix: str = "") -> None:
+        """`prefix` stands before the names of the files, where others have logs of the same days."""
         self.folder = folder
         self.zone = zone
+        self.prefix = prefix
         self._clock = clock
         self._writing = asyncio.Lock()
+
+    def of(self, folder: Path, zone: ZoneInfo, prefix: str) -> "DailyLog":
+        """The log of somebody else, or of somebody elsewhere; they are written one after the other."""
+        other = DailyLog(folder, zone, self._clock, prefix)
+        other._writing = self._writing
+        return other
 
     def local(self, moment: datetime) -> datetime:
         return moment.astimezone(self.zone)
@@ -51,7 +59,7 @@ class DailyLog:
 
     def files(self) -> list[LogFile]:
         """The logs on disk, oldest first; what only looks like one is left out. Blocks."""
-        found = [_log_file(path) for path in sorted(self.folder.glob("*.md"))]
+        found = [_log_file(path, self.prefix) for path in sorted(self.folder.glob("*.md"))]
         return [log for log in found if log is not None]
 
 
@@ -65,7 +73,7 @@ def _append(folder: Path, names: list[str], line: str, mark: str) -> str:
     return names[0]
 
 
-def _log_file(path: Path) -> LogFile | None:
+def _log_file(path: Path, prefix: str) -> LogFile | None:
     if not LOG_NAME.fullmatch(path.name) or not path.is_file():
         return None
     try:
@@ -73,4 +81,4 @@ def _log_file(path: Path) -> LogFile | None:
     except ValueError:  # the 30th of February
         return None
     content = path.read_bytes()
-    return LogFile(path.name, day, len(content), hashlib.sha256(content).hexdigest())
+    return LogFile(prefix + path.name, day, len(content), hashlib.sha256(content).hexdigest())

@@ -1,6 +1,7 @@
 """The workspace: files that people and the agent edit, read into the system prompt."""
 
 import logging
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ OWN_FOLDER = ".moab"
 """Made on the first start; artifacts of large tool outputs lie in it."""
 
 FILES = ("SOUL.md", "USER.md", "MEMORY.md")
+SHARED = ("SOUL.md",)
+"""What everybody's workspace has from the whole."""
+PEOPLE = "people"
 MAX_FILE_CHARS = 20_000
 
 log = logging.getLogger("moab.memory")
@@ -30,11 +34,39 @@ class Knowledge:
 
 
 class Workspace:
-    """A folder on disk. Its methods block; call them in a thread."""
+    """A folder on disk. Its methods block, but for `of`; call them in a thread.
 
-    def __init__(self, root: Path) -> None:
+    The operator's is the whole of it. Everybody else, and every group, has one of his own inside, with files and memory
+    that nobody else is shown; the character and the skills are those of the whole. `place` is where it lies.
+    """
+
+    def __init__(self, root: Path, shared: "Workspace | None" = None, place: str = "") -> None:
         self.root = root
+        self.place = place
+        self._shared = shared
         self._read: tuple[tuple[Any, ...], Knowledge] | None = None
+        self._others: dict[str, Workspace] = {}
+
+    def of(self, principal: str) -> "Workspace":
+        """The workspace of one person or group, by the name of its folder. Touches no disk."""
+        if principal not in self._others:
+            place = f"{OWN_FOLDER}/{PEOPLE}/{principal}"
+            self._others[principal] = Workspace(self.root / place, self, place)
+        return self._others[principal]
+
+    def principals(self) -> list[str]:
+        """The names of all people and groups that have a workspace here."""
+        folder = self.root / OWN_FOLDER / PEOPLE
+        return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+    def prepare(self) -> None:
+        """Make a person's workspace if it is not there, and bring its skills up to date."""
+        if self._shared is None:
+            return
+        self.logs.mkdir(parents=True, exist_ok=True)
+        skills = self._shared.root / "skills"
+        if skills.is_dir():
+            shutil.copytree(skills, self.root / "skills", dirs_exist_ok=True, copy_function=_copy_newer)
 
     @property
     def artifacts(self) -> Path:
@@ -60,11 +92,14 @@ class Workspace:
         """What goes into the prompt; `today` is the daily log's date (YYYY-MM-DD). Unchanged files are not read."""
         log = f"memory/{today}.md"
         skills = skill_files(self.root / "skills")
-        seen = (today, *(_stamp(self.root / name) for name in (*FILES, log)), *((p, _stamp(p)) for p in skills))
+        seen = (today, *(_stamp(self._path(name)) for name in (*FILES, log)), *((p, _stamp(p)) for p in skills))
         if self._read is None or self._read[0] != seen:
             soul, user, memory, notes = (self._text(name) for name in (*FILES, log))
             self._read = (seen, Knowledge(soul, user, memory, notes, read_skills(skills)))
         return self._read[1]
+
+    def _path(self, name: str) -> Path:
+        return (self._shared.root if self._shared is not None and name in SHARED else self.root) / name
 
     def text_of(self, name: str) -> str | None:
         """A whole file, None if it is not there. Raises OSError where it cannot be read."""
@@ -74,7 +109,7 @@ class Workspace:
             return None
 
     def _text(self, name: str) -> str:
-        path = self.root / name
+        path = self._path(name)
         if not path.is_file():
             return ""
         try:
@@ -85,6 +120,12 @@ class Workspace:
         if len(text) <= MAX_FILE_CHARS:
             return text.strip()
         return text[:MAX_FILE_CHARS].rstrip() + f"\n[{name} goes on; read the file for the rest]"
+
+
+def _copy_newer(source: str, target: str) -> str:
+    if not os.path.exists(target) or os.stat(source).st_mtime_ns > os.stat(target).st_mtime_ns:
+        shutil.copy2(source, target)
+    return target
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

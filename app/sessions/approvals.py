@@ -169,6 +169,25 @@ def whom(tx: Tx, session_id: str, channels: Sequence[str]) -> Asked | None:
     return None
 
 
+def speaker(tx: Tx, session_id: str) -> MessageReceived | None:
+    """The newest thing that a person said in a session, or in the one that gave it its task; None if nobody did."""
+    for _ in range(MAX_DEPTH):
+        query = (
+            select(messages.c.event)
+            .where(messages.c.session_id == session_id, messages.c.role == "user", messages.c.origin == "person")
+            .order_by(messages.c.id.desc())
+            .limit(1)
+        )
+        data = tx.scalar(query)
+        if data is not None:
+            return MessageReceived.from_data(data)
+        parent = _parent(tx, session_id)
+        if parent is None:
+            return None
+        session_id = parent
+    return None
+
+
 def _parent(tx: Tx, session_id: str) -> str | None:
     """The session whose turn delegated to this one, or whose goal it works for."""
     key = tx.scalar(select(sessions.c.key).where(sessions.c.id == session_id)) or ""

@@ -1,6 +1,7 @@
 """Who may talk to the agent: people and chats that were paired, and the one-time codes that pair them."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,9 +12,11 @@ from sqlalchemy import delete, select, update
 
 from app.db import Tx, insert_if_absent
 from app.events import wire_safe
-from app.sessions.approvals import identity
+from app.sessions.approvals import identity, speaker
 from app.tables import pairings, people
 
+OPERATORS = ("terminal", "http")
+"""The channels that only whoever runs the service can use."""
 CODE_FOR = timedelta(hours=1)
 MAX_TRIES = 5
 """How many wrong codes of one stranger are looked at in a day."""
@@ -97,6 +100,35 @@ def note(tx: Tx, who: Newcomer, state: State, now: datetime) -> None:
     row = {"id": who.id, "kind": who.kind, "state": state, "role": "member", "session_key": who.session_key}
     if not insert_if_absent(tx, people, row | known | {"created_at": now}) and any(known.values()):
         tx.execute(update(people).where(people.c.id == who.id).values(known | {"session_key": who.session_key}))
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Whose memory and files a session works with: the name of their folder, "" for the operator's own; and where he
+    is in time, "" if he never said."""
+
+    folder: str = ""
+    zone: str = ""
+
+
+def principal_of(tx: Tx, session_id: str, admins: Sequence[str]) -> Principal:
+    """Of the session, or of the one that gave it its task: the person who speaks there, or the group."""
+    event = speaker(tx, session_id)
+    if event is None or event.channel in OPERATORS:
+        return Principal()
+    who = identity(event)
+    known = find(tx, who)
+    zone = (known.timezone or "") if known is not None else ""
+    if event.channel_meta.get("group") or event.sender is None:
+        return Principal(folder_of(chat_id(event)))
+    is_admin = who in admins or (known is not None and known.state == State.PAIRED and known.role == "admin")
+    return Principal("" if is_admin else folder_of(who), zone)
+
+
+def folder_of(who: str) -> str:
+    """The name of the folder of a person or group."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", who)
+    return name if name.replace("-", ":", 1) == who else f"{name}-{hashlib.sha256(who.encode()).hexdigest()[:8]}"
 
 
 def find(tx: Tx, person_id: str) -> Any | None:

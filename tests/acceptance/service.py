@@ -63,7 +63,7 @@ class Service:
         (self.home / "service.json").unlink(missing_ok=True)
         command = self.command(["serve", "--port", "0"], MOAB_FAILPOINT=failpoint)
         self._child = command.fresh() if fresh else self._nursery.start(command)
-        self.url = until(self._noted_url, "the start of the service")
+        self.url = until(self.noted_url, "the start of the service")
         return self
 
     def launch(self, failpoint: str = "") -> None:
@@ -89,6 +89,7 @@ class Service:
             "OPENAI_API_KEY": MODEL_KEY,
             "TOOL_POLICY": "*=allow",
             "PREVIEW_ANSWERS": "false",
+            "APPROVAL_ADMINS": "telegram:7",
             "HEARTBEAT_CRON": "*/30 * * * *",
             "QUIET_HOURS": "off",
             "TELEGRAM_BOT_TOKEN": TOKEN,
@@ -134,7 +135,7 @@ class Service:
         """What it writes to stdout and stderr, over all its starts."""
         return self.home.with_suffix(".log")
 
-    def _noted_url(self) -> str:
+    def noted_url(self) -> str:
         assert self._child is not None
         assert self._child.poll() is None, f"the service ended at its start:\n{self.errors.read_text()}"
         try:
