@@ -125,17 +125,24 @@ def tell(service: Service, number: int, turn_s: float) -> list[bool]:
 
 
 def check_answer(service: Service, chat: Chat) -> None:
-    """One reply. Where nobody can know whether Telegram has it, it is spoken of once instead of sent again."""
+    """One reply. Where nobody can know whether Telegram has it, it is spoken of once instead of sent again.
+
+    What speaks of it may be cut off at the same place, and is not sent again either.
+    """
     (turn,) = service.rows("SELECT state FROM turns WHERE session_id = (SELECT id FROM sessions WHERE key = ?)",
                            chat.session_key)  # fmt: skip
     assert turn == {"state": "finished"}
     assert service.rows("SELECT DISTINCT state FROM messages WHERE role = 'user'") == [{"state": "answered"}]
     (row,) = service.rows("SELECT state FROM deliveries WHERE kind = 'reply'")
     replies = service.stage.replies(chat)
+    assert set(replies) <= {REPLY, UNKNOWN_NOTICE} and len(set(replies)) == len(replies)
     if row["state"] == "sent":
         assert replies == [REPLY]
-    else:
-        assert row["state"] == "unknown" and replies in ([UNKNOWN_NOTICE], [REPLY, UNKNOWN_NOTICE])
+        return
+    assert row["state"] == "unknown"
+    (notice,) = service.rows("SELECT state FROM deliveries WHERE text = ?", UNKNOWN_NOTICE)
+    assert notice["state"] in ("sent", "unknown")
+    assert (UNKNOWN_NOTICE in replies) or notice["state"] == "unknown"
 
 
 def check_commands(service: Service) -> None:
