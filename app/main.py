@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from app import failpoints
 from app.agent.accept import accept
+from app.agent.dispatch import resume_goals
 from app.agent.gate import invite_first
 from app.agent.harness import Harness
 from app.agent.llm import LiteLLM
@@ -46,6 +47,7 @@ from app.web.api import LOOPBACK, Guard, api_router, explain_errors
 from app.web.dashboard import dashboard_router
 from app.web.deliveries import deliveries_router
 from app.web.feed import wait_for_answer
+from app.web.goals import goals_router
 from app.web.people import people_router
 from app.web.tasks import tasks_router
 from app.work.library import Library
@@ -97,6 +99,7 @@ async def running(
         stack.push_async_callback(_shut, server, serving, harness.notifier)
         await engine.sync(url)
         await send_unsent(harness)
+        await resume_goals(harness)
         await invite_first(harness)
         for name, way in ways:
             if way.listen is not None:
@@ -258,6 +261,7 @@ def _web(harness: Harness, engine: EngineLink, ways: list[WayIn]) -> FastAPI:
     app.include_router(tasks_router(harness))
     app.include_router(people_router(harness))
     app.include_router(deliveries_router(harness))
+    app.include_router(goals_router(harness))
     app.include_router(
         dashboard_router(harness, engine.desk, elsewhere=engine.elsewhere, loopback=settings.host in LOOPBACK)
     )

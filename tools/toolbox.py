@@ -8,6 +8,7 @@ from tools.background_tools import background_tools
 from tools.delegate import delegate_task
 from tools.edit import edit
 from tools.files import ls, write
+from tools.goals import create_goal, goal_status
 from tools.history import search_history
 from tools.learnings import record_learning
 from tools.memory import remember
@@ -51,6 +52,8 @@ def make_toolbox(
         delegate_task,
         list_tasks,
         cancel_task,
+        create_goal,
+        goal_status,
         schedule_wake,
         list_wakes,
         cancel_wake,

@@ -16,7 +16,9 @@ from app.agent.delegated import ended, got_on, is_delegated
 from app.agent.flow import Call, Flow, Observation
 from app.agent.handover import hand_over
 from app.agent.harness import Harness
+from app.agent.inspection import looked_over
 from app.agent.learned import OwnLearnings
+from app.agent.own_goals import OwnGoals
 from app.agent.task_list import OpenTasks
 from app.agent.tasks import delegate_apart, send_start
 from app.agent.think import toolbox_of
@@ -166,11 +168,13 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         learnings=OwnLearnings(harness),
         speech=harness.speech,
         ledger=OwnLedger(harness, flow),
+        goals=OwnGoals(harness, flow),
     )
     try:
         async with asyncio.timeout(tool.timeout_s):
             run = functools.partial(tool.run, context, **begun.arguments)
             result = await keeping_copies(harness, flow, tool.name, begun.arguments, run)
+            result = await looked_over(harness, tool.name, begun.arguments, result)
     except TimeoutError:
         return ToolResult(f"{tool.name} did not end within {tool.timeout_s:.0f} seconds and was given up.", ok=False)
     except MoabError as error:

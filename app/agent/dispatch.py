@@ -74,12 +74,23 @@ def claim_of(tx: Tx, task_id: str) -> Claim | None:
     return None
 
 
-async def dispatch_goals(harness: Harness) -> int:
-    """Start whatever is ready; how many steps. Costs one look at the database where there is nothing to do."""
-    events = await harness.db.write(dispatch, harness)
+def start_again(tx: Tx, harness: Harness, goal_id: str) -> list[dict[str, Any]]:
+    """Fresh starts of a goal's tries that no run has: whoever wrote them down may not have got to start them."""
+    unbegun = [claim for claim in goals.claims_of(tx, goal_id) if claim.run_id is None and claim.ended_at is None]
+    return [start_event(claim, new_id(harness.clock)) for claim in unbegun]
+
+
+async def resume_goals(harness: Harness) -> int:
+    """At start-up: start what an earlier process wrote down and did not get to start; how many steps."""
+    events = await harness.db.write(_resume, harness)
     if events:
         await announce(harness, events)
     return len(events)
+
+
+def _resume(tx: Tx, harness: Harness) -> list[dict[str, Any]]:
+    unbegun = [claim for claim in goals.open_claims(tx, harness.clock.now()) if claim.run_id is None]
+    return [*(start_event(claim, new_id(harness.clock)) for claim in unbegun), *dispatch(tx, harness)]
 
 
 def lost_tries(tx: Tx, harness: Harness) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.agent.announce import announce
-from app.agent.dispatch import dispatch
+from app.agent.dispatch import dispatch, start_again
 from app.agent.goal_end import PIPELINE, give_up
 from app.agent.harness import Harness
 from app.agent.telling import home_chat
@@ -94,7 +94,7 @@ def create(tx: Tx, harness: Harness, pipeline: Pipeline, wish: GoalWish, digest:
     if known is None and digest and not wish.again:
         known = goals.of_digest(tx, pipeline.name, digest)
     if known is not None:
-        return Made(known, fresh=False)
+        return Made(known, False, tuple(start_again(tx, harness, known.id)))
     now = harness.clock.now()
     home = home_chat(tx, harness)
     goal = Goal(

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from app.agent.closing import Place
-from app.agent.dispatch import claim_of, dispatch, standing_of, start_event
+from app.agent.dispatch import claim_of, dispatch, standing_of, start_again, start_event
 from app.agent.goal_text import failed
 from app.agent.harness import Harness
 from app.agent.telling import tell
@@ -41,10 +41,10 @@ class Failure:
 
 
 def end_done(tx: Tx, harness: Harness, claim: Claim, product: str, summary: str) -> list[dict[str, Any]]:
-    """Note what a try made; the events that start what is ready now. A repeat only looks again what is ready."""
+    """Note what a try made; the events that start what is ready now. A repeat only starts again what did not begin."""
     now = harness.clock.now()
     if not _end(tx, claim, harness):
-        return dispatch(tx, harness)
+        return _again(tx, harness, claim)
     data = {"try": claim.number, "product": product}
     _observe(tx, harness, claim, Kind.STEP_COMPLETED, "done", summary, data)
     goal = goals.find(tx, claim.goal_id)
@@ -61,13 +61,14 @@ def end_redo(tx: Tx, harness: Harness, claim: Claim, redo: str, hint: str) -> li
     if goal is None or stands is None or stands.redone.get(claim.step, 0) >= MAX_REDOS:
         reason = f"{redo} was made again {MAX_REDOS} times and is still not good enough: {hint}"
         return end_failed(tx, harness, claim, Failure(reason, hopeless=True))
-    if _end(tx, claim, harness):
-        for step in taken_back(goal.pipeline, claim.step, redo):
-            through = max((one.number for one in stands.tries if one.step == step), default=0)
-            data = {"through": through, "by": claim.step} | ({"hint": hint} if step == redo else {})
-            key = f"{claim.step}#{claim.number}:redo:{step}"
-            now = harness.clock.now()
-            ledger.append(tx, Observation(goal.id, Kind.OWNER_RESUMED, key, now, PIPELINE, step, hint, data))
+    if not _end(tx, claim, harness):
+        return _again(tx, harness, claim)
+    for step in taken_back(goal.pipeline, claim.step, redo):
+        through = max((one.number for one in stands.tries if one.step == step), default=0)
+        data = {"through": through, "by": claim.step} | ({"hint": hint} if step == redo else {})
+        key = f"{claim.step}#{claim.number}:redo:{step}"
+        now = harness.clock.now()
+        ledger.append(tx, Observation(goal.id, Kind.OWNER_RESUMED, key, now, PIPELINE, step, hint, data))
     return dispatch(tx, harness)
 
 
@@ -75,7 +76,7 @@ def end_failed(tx: Tx, harness: Harness, claim: Claim, failure: Failure) -> list
     """Note why a try failed; what follows: another try after a growing while, or the end of the goal, told once."""
     goal = goals.find(tx, claim.goal_id)
     if goal is None or not _end(tx, claim, harness):
-        return dispatch(tx, harness)
+        return _again(tx, harness, claim)
     wait = pause(goal.pipeline, _with_failure(standing_of(tx, goal), claim, failure), claim.step)
     data = {"reason": failure.cause, "try": claim.number, "hopeless": failure.hopeless, "final": wait is None}
     _observe(tx, harness, claim, Kind.BLOCKED_CONFIRMED, "failed", failure.reason, data)
@@ -127,6 +128,10 @@ def fail_try(tx: Tx, harness: Harness, run_id: str, task_id: str, reason: str) -
     """The run of a try failed for good: so did the try; the events that follow. Nothing if the run has none."""
     claim = claim_of(tx, task_id)
     return [] if claim is None or claim.run_id != run_id else end_failed(tx, harness, claim, Failure(reason))
+
+
+def _again(tx: Tx, harness: Harness, claim: Claim) -> list[dict[str, Any]]:
+    return [*start_again(tx, harness, claim.goal_id), *dispatch(tx, harness)]
 
 
 def _end(tx: Tx, claim: Claim, harness: Harness) -> bool:

@@ -1,5 +1,6 @@
 """What people read about goals. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from app.work.life import Life, Outcome
@@ -32,6 +33,17 @@ def line(stands: Standing) -> str:
     told = f"{goal.id} {stands.life} {goal.pipeline.name} ({done} of {len(goal.pipeline.steps)} steps): {goal.title}"
     is_stuck = stands.life in (Life.FAILED, Life.RETRY, Life.FAILED_PERMANENT)
     return f"{told}. {stands.reason}" if is_stuck and stands.reason else told
+
+
+def page(stands: Standing) -> str:
+    """A goal in one line, and a line for each of its steps."""
+    return "\n".join([line(stands), *map(_step_line, view(stands)["steps"])])
+
+
+def _step_line(step: Mapping[str, Any]) -> str:
+    tries = f" after {step['tries']} tries" if step["tries"] > 1 else ""
+    made = f": {step['product'] or step['summary']}" if step["product"] or step["summary"] else ""
+    return f"- {step['id']} ({step['action']}) {step['state']}{tries}{made}"
 
 
 def view(stands: Standing) -> dict[str, Any]:

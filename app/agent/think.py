@@ -42,6 +42,7 @@ PARENTS_TOOLS = (
     "list_tasks",
     "cancel_task",
     "ask_user",
+    "create_goal",
     "schedule_wake",
     "list_wakes",
     "cancel_wake",

@@ -154,6 +154,22 @@ class Learnings(Protocol):
         ...
 
 
+class Goals(Protocol):
+    """Work that goes through pipelines by itself."""
+
+    async def make(self, step_key: str, pipeline: str, source: str, title: str) -> str:
+        """Make a goal, once for a step; a sentence with its id. Raises BadInput or NotFound for the model."""
+        ...
+
+    async def listed(self) -> Sequence[str]:
+        """A line for each of the newest goals, with its id first."""
+        ...
+
+    async def shown(self, goal_id: str) -> str:
+        """One goal with its steps. Raises NotFound."""
+        ...
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What one call may know. A tool gets everything from here and reads no environment, clock or global.
@@ -176,6 +192,7 @@ class ToolContext:
     learnings: Learnings | None = None
     speech: Speech | None = None
     ledger: Ledger | None = None
+    goals: Goals | None = None
 
 
 ToolBody = Callable[..., Awaitable[ToolResult | str]]

@@ -195,9 +195,16 @@ class ServiceClient:
         """One request about tracked tasks; `path` is what follows `/api/tasks`, its parts quoted."""
         return await self._call(method, f"/api/tasks{path}", body=body)
 
-    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+        wait: float | None = None,
+    ) -> dict[str, Any]:
         """What the service says to any other request of its API."""
-        return await self._call(method, path, body=body)
+        return await self._call(method, path, body=body, query=query, wait=wait)
 
     async def _call(
         self,

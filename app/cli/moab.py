@@ -16,6 +16,7 @@ import typer
 
 from app.cli.approvals import approvals
 from app.cli.bench import bench
+from app.cli.goals import goals, pipeline
 from app.cli.learnings import learnings
 from app.cli.people import deliveries, people
 from app.cli.runs import runs
@@ -40,6 +41,8 @@ app.add_typer(runs)
 app.add_typer(state)
 app.add_typer(approvals, name="approvals")
 app.add_typer(tasks, name="task")
+app.add_typer(goals, name="goals")
+app.add_typer(pipeline, name="pipeline")
 app.add_typer(bench, name="bench")
 app.add_typer(learnings, name="learnings")
 app.add_typer(people, name="people")

@@ -84,6 +84,7 @@ def _step(number: int, step: Mapping[str, Any]) -> list[str]:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines in which each column is as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
