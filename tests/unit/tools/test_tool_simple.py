@@ -39,6 +39,8 @@ EFFECTS = {
     "transcribe": Effect.READ,
     "list_tasks": Effect.READ,
     "cancel_task": Effect.IDEMPOTENT,
+    "create_goal": Effect.IDEMPOTENT,
+    "goal_status": Effect.READ,
     "record_learning": Effect.IDEMPOTENT,
     "schedule_wake": Effect.IDEMPOTENT,
     "list_wakes": Effect.READ,
