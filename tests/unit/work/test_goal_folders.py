@@ -1,0 +1,105 @@
+"""Watched folders in a house: each new file becomes one goal, and nothing becomes two."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.agent import folders
+from app.agent.folders import keep_working, scan_folders
+from app.agent.goal_orders import list_goals
+from tests.unit.house import House
+from tests.unit.work.goal_house import Engine, told
+
+WORDS = "words that were said, long enough to be a talk"
+
+
+@pytest.fixture
+def inbox(goal_house: House) -> Path:
+    """The folder of transcripts; the clock is at noon of the day after its files are written."""
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0) + timedelta(days=1)
+    goal_house.clock.advance((noon - goal_house.clock.now()).total_seconds())
+    path = goal_house.harness.workspace.root / "inbox" / "transcripts"
+    path.mkdir(parents=True)
+    return path
+
+
+async def lives(house: House) -> list[str]:
+    return sorted(goal["life"] for goal in await house.db.read(list_goals, 50))
+
+
+async def test_a_file_becomes_one_goal(goal_house: House, inbox: Path) -> None:
+    (inbox / "talk.txt").write_text(WORDS)
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 1}
+    assert await scan_folders(goal_house.harness) == {"new": 0, "goals": 0}
+    await Engine(goal_house).run()
+    assert await scan_folders(goal_house.harness) == {"new": 0, "goals": 0}, "what lies in done/ is nothing new"
+    assert await lives(goal_house) == ["COMPLETED"] and len(told(goal_house)) == 1
+
+
+async def test_copies_and_new_names_do_nothing(goal_house: House, inbox: Path) -> None:
+    (inbox / "a.txt").write_text(WORDS)
+    await scan_folders(goal_house.harness)
+    (inbox / "a.txt").rename(inbox / "b.txt")
+    (inbox / "c.txt").write_text(WORDS)
+    assert await scan_folders(goal_house.harness) == {"new": 2, "goals": 0}
+    (inbox / "c.txt").write_text(WORDS + " and more")
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 1}, "another content is another goal"
+    assert len(await lives(goal_house)) == 2
+
+
+async def test_a_file_that_is_written_to_waits(goal_house: House, inbox: Path) -> None:
+    goal_house.clock.advance((datetime.now(UTC) - goal_house.clock.now()).total_seconds())
+    (inbox / "talk.txt").write_text(WORDS)
+    assert await scan_folders(goal_house.harness) == {"new": 0, "goals": 0}
+    goal_house.clock.advance(15)
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 1}
+
+
+async def test_an_empty_file_fails_once_with_its_reason(goal_house: House, inbox: Path) -> None:
+    (inbox / "empty.txt").touch()
+    for _ in range(3):
+        await keep_working(goal_house.harness)
+    assert await lives(goal_house) == ["FAILED_PERMANENT"]
+    assert len(told(goal_house)) == 1 and "the file is empty" in told(goal_house)[0]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_an_unreadable_file_fails_once_with_its_reason(goal_house: House, inbox: Path) -> None:
+    (inbox / "secret.txt").write_text(WORDS)
+    (inbox / "secret.txt").chmod(0)
+    for _ in range(3):
+        await keep_working(goal_house.harness)
+    assert await lives(goal_house) == ["FAILED_PERMANENT"]
+    assert len(told(goal_house)) == 1 and "cannot be read" in told(goal_house)[0]
+
+
+async def test_a_kill_before_the_file_is_noted_makes_no_second_goal(
+    goal_house: House, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inbox / "talk.txt").write_text(WORDS)
+
+    class Killed(BaseException):
+        pass
+
+    def die(name: str) -> None:
+        raise Killed(name)
+
+    monkeypatch.setattr(folders, "reach", die)
+    with pytest.raises(Killed):
+        await scan_folders(goal_house.harness)
+    monkeypatch.undo()
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 0}
+    await Engine(goal_house).run()
+    assert await lives(goal_house) == ["COMPLETED"] and len(told(goal_house)) == 1
+
+
+async def test_a_fault_in_watch_yaml_is_logged_once_and_watches_nothing(
+    goal_house: House, inbox: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (inbox / "talk.txt").write_text(WORDS)
+    (goal_house.harness.workspace.root / "watch.yaml").write_text("folders: nonsense")
+    for _ in range(3):
+        assert await scan_folders(goal_house.harness) == {"new": 0, "goals": 0}
+    assert sum("No folder is watched" in record.message for record in caplog.records) == 1
