@@ -259,7 +259,7 @@ def _web(harness: Harness, engine: EngineLink, ways: list[WayIn]) -> FastAPI:
             app.include_router(way.router)
     app.include_router(api_router(harness, engine.runs, engine.name))
     app.include_router(tasks_router(harness))
-    app.include_router(people_router(harness))
+    app.include_router(people_router(harness, engine.runs))
     app.include_router(deliveries_router(harness))
     app.include_router(goals_router(harness))
     app.include_router(

@@ -157,5 +157,7 @@ def _prompt(tx: Tx, harness: Harness, flow: Flow, call: Call) -> dict[str, Any] 
     if row.state != State.PENDING:
         return decided_event(tx, harness, row)
     _wait_for(tx, flow, row)  # a call beside this one may have taken it back
-    text, buttons = prompt_of(row, approvals.arguments_of(tx, row), harness.daily_log.local(row.expires_at))
+    language = outbox.language_of(tx, row.request["sessionId"])
+    until = harness.daily_log.local(row.expires_at)
+    text, buttons = prompt_of(row, approvals.arguments_of(tx, row), until, language)
     return put_notice(tx, harness, row, prompt_key(row), "prompt", text, {"buttons": buttons})

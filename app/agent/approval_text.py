@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from app.sentences import say
 from app.sessions.approvals import Approval, State
 
 SHOWN_CHARACTERS = 2_400
@@ -16,7 +17,7 @@ Buttons = list[list[dict[str, str]]]
 """Rows of buttons; each has `text`, and `data`: the command that pressing it stands for, without the slash."""
 
 
-def prompt_of(row: Approval, arguments: str, until: datetime) -> tuple[str, Buttons]:
+def prompt_of(row: Approval, arguments: str, until: datetime, language: str = "") -> tuple[str, Buttons]:
     """The prompt of a request as markdown, and its buttons. `arguments` are the call's, `until` is local time."""
     ends = f"Open until {until:%H:%M}" + (f" on {until:%d %B}." if until.date() != row.created_at.date() else ".")
     if row.kind == "question":
@@ -25,8 +26,8 @@ def prompt_of(row: Approval, arguments: str, until: datetime) -> tuple[str, Butt
         f"May I run **{row.tool}**?\n\n{fenced(shown(row.tool, arguments))}\n\nIn {row.request['folder']}. "
         f"/approve {row.id} or /deny {row.id} [reason]. {ends}"
     )
-    buttons = [[{"text": "Approve", "data": f"approve {row.id}"}, {"text": "Deny", "data": f"deny {row.id}"}]]
-    return text, buttons
+    words = [(say("Approve", language), "approve"), (say("Deny", language), "deny")]
+    return text, [[{"text": word, "data": f"{verb} {row.id}"} for word, verb in words]]
 
 
 def _question(approval_id: str, arguments: Mapping[str, Any], ends: str) -> tuple[str, Buttons]:

@@ -45,6 +45,25 @@ def revoke(person: Who) -> None:
     typer.echo(f"{found['id']} is shut out.")
 
 
+@people.command()
+def export(person: Who) -> None:
+    """Print everything that is kept of somebody, as JSON."""
+    typer.echo(json_text(_ask("GET", f"/api/people/{person}/export")))
+
+
+@people.command()
+def forget(person: Who, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Delete everything that is kept of somebody: messages, memory, files, records of runs."""
+    if not yes and not typer.confirm(f"Delete everything about {person}, for good?"):
+        raise typer.Exit(1)
+    found = _ask("POST", f"/api/people/{person}/forget")
+    typer.echo(f"{found['sessions']} conversations of {found['id']} are deleted; memory and files: {found['memory']}.")
+    if found["runs"] is None:
+        typer.echo("The records of runs lie with Inngest and are deleted there.")
+    elif found["openRuns"]:
+        typer.echo(f"{found['openRuns']} runs are not at their end yet: do this again in two minutes.")
+
+
 def deliveries(
     as_json: AsJson = False, every: Annotated[bool, typer.Option("--all", help="Also what arrived.")] = False
 ) -> None:

@@ -242,6 +242,13 @@ class Engine:
             await self.store.shrink()
         return total
 
+    async def forget(self, paths: Sequence[str], values: Sequence[str]) -> tuple[int, int]:
+        """Delete runs and events by what is in the events; how many runs went, and how many are still open and stay."""
+        self._require_running()
+        found = await self.store.forget(paths, values)
+        await self.store.shrink()
+        return found
+
     def now_ms(self) -> int:
         """The engine's time."""
         return to_ms(self._clock.now())

@@ -29,6 +29,17 @@ _DELETE_RUN = (
 )
 
 
+_RUNS_OF_EVENT = (
+    "SELECT id, ended_at FROM runs WHERE event_id = ? OR id IN (SELECT run_id FROM run_events WHERE event_id = ?)"
+)
+_DELETE_UNUSED_EVENT = (
+    "DELETE FROM events WHERE internal_id = ? "
+    "AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.event_id = events.internal_id) "
+    "AND NOT EXISTS (SELECT 1 FROM run_events WHERE run_events.event_id = events.internal_id) "
+    "AND NOT EXISTS (SELECT 1 FROM held WHERE held.event_id = events.internal_id)"
+)
+
+
 class Store:
     """The door to the file. Writing is one call: a list of statements that commit together."""
 
@@ -86,6 +97,29 @@ class Store:
         await self.write(statements)
         await self._give_back(_VACUUM_PAGES)
         return len(runs) + len(events)
+
+    async def forget(self, paths: Sequence[str], values: Sequence[str]) -> tuple[int, int]:
+        """Delete the runs of events whose body has one of `values` at one of the JSON `paths`, and those events.
+
+        Returns how many runs were deleted, and how many are not at their end yet and stay.
+        """
+        marks = ", ".join("?" * len(values))
+        has_one = " OR ".join(f"json_extract(body, ?) IN ({marks})" for _ in paths)
+        given = [value for path in paths for value in (path, *values)]
+        about = f"SELECT internal_id FROM events WHERE {has_one}"  # noqa: S608 - question marks only
+        events = [row["internal_id"] for row in await self.rows(about, *given)]
+        statements: list[Statement] = []
+        ended = still_open = 0
+        for event in events:
+            for run in await self.rows(_RUNS_OF_EVENT, event, event):
+                if run["ended_at"] is None:
+                    still_open += 1
+                else:
+                    ended += 1
+                    statements += [(sql, (run["id"],)) for sql in _DELETE_RUN]
+            statements.append((_DELETE_UNUSED_EVENT, (event,)))
+        await self.write(statements)
+        return ended, still_open
 
     async def shrink(self) -> None:
         """Give what pruning freed back to the file system, also from the write-ahead log."""

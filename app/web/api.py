@@ -1,6 +1,7 @@
 """The service's own HTTP API for reading: sessions, runs, health; and the guard in front of all of it."""
 
 import hmac
+from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request
@@ -34,6 +35,13 @@ class Runs(Protocol):
 
         Unless a status or a function is asked for, runs that a schedule started and that went well are left out: there
         is one every minute.
+        """
+        ...
+
+    async def forget(self, session_keys: Sequence[str]) -> tuple[int, int] | None:
+        """Delete what is kept of these sessions' runs: how many went, and how many are still open and stay.
+
+        None where the runs are kept elsewhere, out of our reach.
         """
         ...
 

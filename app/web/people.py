@@ -1,5 +1,8 @@
 """Who may talk to the agent, as the operator sees and changes it over the API."""
 
+import asyncio
+import shutil
+from pathlib import Path
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -9,7 +12,8 @@ from app.agent.gate import make_code
 from app.agent.harness import Harness
 from app.db import Tx, moment
 from app.errors import NotFound
-from app.sessions import people
+from app.sessions import people, person_records
+from app.web.api import Runs
 
 
 class Invited(BaseModel):
@@ -20,7 +24,7 @@ class Invited(BaseModel):
     role: Literal["admin", "member"] = "member"
 
 
-def people_router(harness: Harness) -> APIRouter:
+def people_router(harness: Harness, runs: Runs) -> APIRouter:
     router = APIRouter()
 
     @router.get("/api/people")
@@ -37,7 +41,55 @@ def people_router(harness: Harness) -> APIRouter:
         await harness.db.write(_revoke, harness, person_id)
         return {"id": person_id, "state": people.State.REVOKED}
 
+    @router.get("/api/people/{person_id}/export")
+    async def export(person_id: str) -> dict[str, Any]:
+        """Everything that is kept of somebody: rows by table, the texts of memory, and the names of files."""
+        await _require_known(harness, person_id)
+        found = await harness.db.read(person_records.export, person_id)
+        return found | {"files": await asyncio.to_thread(_files, _own_folder(harness, person_id))}
+
+    @router.post("/api/people/{person_id}/forget")
+    async def forget(person_id: str) -> dict[str, Any]:
+        """Delete everything that is kept of somebody."""
+        await _require_known(harness, person_id)
+        is_admin = await harness.db.read(_has_the_whole, harness, person_id)
+        keys = await harness.db.write(person_records.forget, person_id, harness.clock.now())
+        if not is_admin:
+            await asyncio.to_thread(shutil.rmtree, _own_folder(harness, person_id), ignore_errors=True)
+        gone = await runs.forget(keys) if keys else (0, 0)
+        return {
+            "id": person_id,
+            "sessions": len(keys),
+            "memory": "kept: it is the operator's" if is_admin else "deleted",
+            "runs": gone[0] if gone is not None else None,
+            "openRuns": gone[1] if gone is not None else None,
+        }
+
     return router
+
+
+async def _require_known(harness: Harness, person_id: str) -> None:
+    if not await harness.db.read(person_records.is_known, person_id):
+        raise NotFound(f"There is nobody called {person_id}; accepted: channel:id, as `moab people` lists them.")
+
+
+def _has_the_whole(tx: Tx, harness: Harness, person_id: str) -> bool:
+    return person_id in (*harness.settings.approval_admins, *people.admins(tx))
+
+
+def _own_folder(harness: Harness, person_id: str) -> Path:
+    return harness.workspace.of(people.folder_of(person_id)).root
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Texts of the files of a person's workspace by path; of what is no text only the size. Blocks."""
+    found = {}
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.is_file() and not path.is_symlink() and "skills" not in path.relative_to(folder).parts[:1]:
+            is_text = path.suffix in (".md", ".txt", ".yaml", ".toml")
+            text = path.read_text("utf-8", errors="replace") if is_text else f"({path.stat().st_size} bytes)"
+            found[path.relative_to(folder).as_posix()] = text
+    return found
 
 
 def _listed(tx: Tx) -> list[dict[str, Any]]:

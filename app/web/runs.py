@@ -64,6 +64,10 @@ class EmbeddedRuns:
             before = rows[-1].id
         return found[:limit]
 
+    async def forget(self, session_keys: Sequence[str]) -> tuple[int, int] | None:
+        with _translated():
+            return await self._engine.forget(SESSION_FIELDS, session_keys)
+
     async def run(self, run_id: str) -> dict[str, Any]:
         with _translated():
             try:
@@ -133,6 +137,9 @@ class RemoteRuns:
 
     async def runs(self, limit: int, status: str | None, function: str | None) -> list[dict[str, Any]]:
         raise ServiceUnavailable("The runs are kept by Inngest: look at its dashboard.")
+
+    async def forget(self, session_keys: Sequence[str]) -> tuple[int, int] | None:
+        return None  # they lie with Inngest
 
     async def run(self, run_id: str) -> dict[str, Any]:
         raise ServiceUnavailable("The runs are kept by Inngest: look at its dashboard.")

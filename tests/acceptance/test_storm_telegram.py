@@ -39,6 +39,7 @@ FAULTS: tuple[dict[str, Any], ...] = (
 FAILPOINTS = ("deposit.committed", "receive.committed", "think.committed", "finish.committed", "finish.announced",
               "send.claimed", "send.accepted", "send.recorded")  # fmt: skip
 WITHIN_S = 120.0
+CALM_S = (0.5, 1.5) if CHATS * MESSAGES < 200 else (4.0, 8.0)
 
 
 class Talker:
@@ -95,9 +96,12 @@ def weather(chance: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def blow(service: Service, chance: random.Random, over: threading.Event) -> int:
-    """Kill the process, or let it kill itself at a failpoint, until the talking is over; how often it died."""
+    """Kill the process, or let it kill itself at a failpoint, until the talking is over; how often it died.
+
+    Between two deaths it has time for some work: a message that nobody gets to answer is woken three times, no more.
+    """
     deaths = 0
-    while not over.wait(chance.uniform(0.5, 1.5)):
+    while not over.wait(chance.uniform(*CALM_S)):
         service.kill()
         deaths += 1
         if chance.random() < 0.6:

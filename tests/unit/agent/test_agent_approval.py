@@ -286,7 +286,8 @@ async def test_the_prompt_fits_a_message_of_telegram(house: House) -> None:
     flow = await planned(house, "push", what="x" * 100_000)
     await do(house, flow)
     found = row(house)
-    text, _ = prompt_of(found, json.dumps({"what": "x" * 100_000}), found.expires_at)
+    text, buttons = prompt_of(found, json.dumps({"what": "x" * 100_000}), found.expires_at, "de-AT")
+    assert [button["text"] for button in buttons[0]] == ["Erlauben", "Ablehnen"]
     assert len(text) < 4096
 
 
