@@ -1,21 +1,22 @@
 """The second net: what is open, unowned and not failed is woken again, at most three times a message."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, or_, select
 
 from app.agent.announce import announce, reply_event, start_message
 from app.agent.closing import sweep_approvals
 from app.agent.harness import Harness
 from app.agent.tasks import lost_starts
 from app.agent.telling import tell_kept
-from app.agent.wakes import fire_due
+from app.agent.wakes import EARLY, fire_due
 from app.channels import outbox
 from app.db import Tx
 from app.events import MessageReceived
 from app.sessions import deposit, session
-from app.tables import messages, sessions
+from app.tables import approvals, deliveries, messages, notices, sessions, tasks, turns, wakes
 
 
 async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, Any]:
@@ -24,16 +25,40 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     Of one session key, or of all; then wakes that are due fire too. Answers with how many of each there were, as JSON.
     """
     now = harness.clock.now()
+    if session_key is None and not await harness.db.read(_is_anything, now):
+        return {"woken": 0, "unsent": 0, "fired": 0, "at": now.isoformat()}
     closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
-    wakes, replies = await harness.db.write(_due, harness, session_key)
+    woken, replies = await harness.db.write(_due, harness, session_key)
     lost = await harness.db.read(lost_starts, harness, session_key)
-    events = closed + wakes + replies + lost
+    events = closed + woken + replies + lost
     if events:
         await announce(harness, events)
     if session_key is None and (kept := await harness.db.write(tell_kept, harness)):
         await announce(harness, kept)
     fired = await fire_due(harness) if session_key is None else 0
-    return {"woken": len(wakes), "unsent": len(replies), "fired": fired, "at": now.isoformat()}
+    return {"woken": len(woken), "unsent": len(replies), "fired": fired, "at": now.isoformat()}
+
+
+def _anything() -> Any:
+    """Whether there is anything to look at at all: a quiet beat is to cost next to nothing."""
+    parts = (
+        select(messages.c.id).where(messages.c.state == "open", messages.c.created_at <= bindparam("late")),
+        select(deliveries.c.id).where(deliveries.c.state.in_(("pending", "sending"))),
+        select(approvals.c.id).where(approvals.c.state == "pending"),
+        select(turns.c.run_id).where(turns.c.state == "live", turns.c.waiting_until.is_not(None)),
+        select(tasks.c.id).where(tasks.c.state == "waiting"),
+        select(notices.c.id).where(notices.c.told_at.is_(None)),
+        select(wakes.c.id).where(wakes.c.state == "open", wakes.c.due_at <= bindparam("due")),
+        select(wakes.c.id).where(wakes.c.state == "open", wakes.c.signalled.is_(False)),
+    )
+    return select(or_(*(part.exists() for part in parts)))
+
+
+ANYTHING = _anything()
+
+
+def _is_anything(tx: Tx, now: datetime) -> bool:
+    return bool(tx.scalar(ANYTHING, {"due": now + EARLY, "late": now - session.OWNED_FOR}))
 
 
 async def send_unsent(harness: Harness) -> int:
@@ -54,8 +79,8 @@ async def send_unsent(harness: Harness) -> int:
 
 def _due(tx: Tx, harness: Harness, session_key: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Start signals of forgotten messages, and `agent.reply.ready` of chats with unsent parts."""
-    wakes = [deposit.wake_next(tx, session_id) for session_id in _forgotten(tx, harness, session_key)]
-    return [event for event in wakes if event is not None], _unsent(tx, harness, session_key)
+    woken = [deposit.wake_next(tx, session_id) for session_id in _forgotten(tx, harness, session_key)]
+    return [event for event in woken if event is not None], _unsent(tx, harness, session_key)
 
 
 def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Sequence[str]:

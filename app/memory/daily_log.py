@@ -34,6 +34,7 @@ class DailyLog:
         self.prefix = prefix
         self._clock = clock
         self._writing = asyncio.Lock()
+        self._known: dict[str, tuple[tuple[int, int], LogFile | None]] = {}
 
     def of(self, folder: Path, zone: ZoneInfo, prefix: str) -> "DailyLog":
         """The log of somebody else, or of somebody elsewhere; they are written one after the other."""
@@ -58,9 +59,17 @@ class DailyLog:
         return f"Noted in memory/{name}."
 
     def files(self) -> list[LogFile]:
-        """The logs on disk, oldest first; what only looks like one is left out. Blocks."""
-        found = [_log_file(path, self.prefix) for path in sorted(self.folder.glob("*.md"))]
-        return [log for log in found if log is not None]
+        """The logs on disk, oldest first; what only looks like one is left out. Blocks. Unchanged ones are not read."""
+        known = {}
+        for path in sorted(self.folder.glob("*.md")):
+            found = path.stat()
+            stamp = (found.st_mtime_ns, found.st_size)
+            before = self._known.get(path.name)
+            known[path.name] = (
+                before if before is not None and before[0] == stamp else (stamp, _log_file(path, self.prefix))
+            )
+        self._known = known
+        return [log for _, log in known.values() if log is not None]
 
 
 def _append(folder: Path, names: list[str], line: str, mark: str) -> str:

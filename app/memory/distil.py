@@ -57,9 +57,12 @@ def accepted(answer: str, present: str = "") -> str | None:
     return text + "\n" if 0 < len(text) <= MAX_MEMORY_CHARS else None
 
 
+DONE = select(distillations.c.log, distillations.c.digest)
+
+
 def done(tx: Tx) -> dict[str, str]:
     """Digest of each log's content when it was last distilled, by file name."""
-    rows = (tx.execute(select(distillations.c.log, distillations.c.digest))).all()
+    rows = tx.execute(DONE).all()
     return {row.log: row.digest for row in rows}
 
 

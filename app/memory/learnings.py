@@ -110,10 +110,16 @@ def listed(tx: Tx, limit: int = 200) -> list[Learning]:
     return [Learning.of(row) for row in rows]
 
 
+RIPE = (
+    select(learnings)
+    .where(learnings.c.state == LearningState.KEPT, learnings.c.count >= PROMOTE_AT)
+    .order_by(learnings.c.first_at, learnings.c.id)
+)
+
+
 def ripe(tx: Tx) -> list[Learning]:
     """Those found often enough to be promoted, the oldest first."""
-    query = select(learnings).where(learnings.c.state == LearningState.KEPT, learnings.c.count >= PROMOTE_AT)
-    return [Learning.of(row) for row in tx.execute(query.order_by(learnings.c.first_at, learnings.c.id))]
+    return [Learning.of(row) for row in tx.execute(RIPE)]
 
 
 def move(tx: Tx, learning_id: str, state: LearningState) -> None:

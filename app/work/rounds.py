@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.tables import rounds
@@ -29,14 +29,24 @@ class Round:
         return cls(**values | {name: moment(values[name]) for name in ("last_at", "next_at")})
 
 
+OF_NAME = select(rounds).where(rounds.c.name == bindparam("of"))
+
+
 def find(tx: Tx, name: str) -> Round | None:
-    row = tx.execute(select(rounds).where(rounds.c.name == name)).first()
+    row = tx.execute(OF_NAME, {"of": name}).first()
     return None if row is None else Round.of(row)
+
+
+def is_due(tx: Tx, name: str, now: datetime) -> bool:
+    """Whether `take` may succeed: a look is much cheaper than the attempt."""
+    found = find(tx, name)
+    return found is None or (found.next_at is not None and found.next_at <= now)
 
 
 def plan(tx: Tx, name: str, now: datetime, next_at: datetime) -> None:
     """Say when a round that never was is due for the first time; any other stays as it is."""
-    insert_if_absent(tx, rounds, {"name": name, "last_at": now, "next_at": next_at})
+    if find(tx, name) is None:
+        insert_if_absent(tx, rounds, {"name": name, "last_at": now, "next_at": next_at})
 
 
 def take(tx: Tx, name: str, now: datetime, next_at: datetime) -> bool:
@@ -44,15 +54,17 @@ def take(tx: Tx, name: str, now: datetime, next_at: datetime) -> bool:
 
     It is due again at `next_at`, should nobody come to say how it went.
     """
+    if not is_due(tx, name, now):
+        return False
     fresh = {"name": name, "last_at": now, "next_at": next_at}
     if insert_if_absent(tx, rounds, fresh):
         return True
-    is_due = rounds.c.name == name, rounds.c.next_at <= now
-    return bool(tx.execute(update(rounds).where(*is_due).values(fresh)).rowcount)
+    still = rounds.c.name == name, rounds.c.next_at <= now
+    return bool(tx.execute(update(rounds).where(*still).values(fresh)).rowcount)
 
 
 def note(tx: Tx, name: str, now: datetime, next_at: datetime | None, **changes: Any) -> None:
     """Note that a round was done, and when it is due again; `changes` are of quiet, failures and note."""
     values = {"last_at": now, "next_at": next_at} | changes
-    if not insert_if_absent(tx, rounds, {"name": name} | values):
-        tx.execute(update(rounds).where(rounds.c.name == name).values(values))
+    if not tx.execute(update(rounds).where(rounds.c.name == name).values(values)).rowcount:
+        insert_if_absent(tx, rounds, {"name": name} | values)

@@ -1,5 +1,6 @@
 """What workspace/watch.yaml says: folders whose new files become goals. Pure."""
 
+import functools
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,13 +38,19 @@ class Watching:
     settle_s: int = SETTLE_S
 
 
+@functools.lru_cache(maxsize=4)
+def _loaded(text: str) -> Any:
+    """What is in the file: it is looked at with every beat, and hardly ever another one."""
+    return yaml.safe_load(text)
+
+
 def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Collection[str]) -> Watching:
     """The file's meaning; relative paths start at `workspace`. Raises BadInput with a line for each fault.
 
     A folder lies in the workspace or in one of `allowed`: what may be read is not for the agent to decide.
     """
     try:
-        data = yaml.safe_load(text)
+        data = _loaded(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise BadInput(f"{FILE}: this is not YAML: {' '.join(str(error).split())}") from error
     if data is None:

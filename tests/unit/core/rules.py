@@ -151,7 +151,7 @@ class File:
     @property
     def is_outside_steps(self) -> bool:
         """Whether its code runs between the steps of a run and so must be pure."""
-        return self.is_function or self.module == "agent.loop"
+        return self.is_function or self.module in ("agent.beat", "agent.loop")
 
 
 Rule = Callable[[File], Iterator[str]]
