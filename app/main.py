@@ -53,6 +53,8 @@ from app.web.tasks import tasks_router
 from app.work.library import Library
 from functions import all_functions
 from tools.background import end_background
+from tools.outside import FILE as TOOLS_FILE
+from tools.outside import outside_tools
 from tools.sandbox import make_sandbox
 from tools.toolbox import make_toolbox
 from webhooks.way_in import Door, WayIn
@@ -187,7 +189,12 @@ async def _build(
             local=local,
             seeing=settings.vision_models,
         ),
-        toolbox=make_toolbox(environment=child_environment(), secrets=settings.secrets(), sandbox=sandbox),
+        toolbox=make_toolbox(
+            environment=child_environment(),
+            secrets=settings.secrets(),
+            sandbox=sandbox,
+            own=outside_tools(settings.home / TOOLS_FILE),
+        ),
         workspace=workspace,
         library=Library(workspace.root),
         daily_log=DailyLog(workspace.logs, ZoneInfo(settings.timezone), clock),

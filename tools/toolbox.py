@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.agent.tool import Toolbox
+from app.agent.tool import Tool, Toolbox
+from app.errors import ConfigError
 from tools.ask import ask_user
 from tools.background_tools import background_tools
 from tools.delegate import delegate_task
@@ -26,14 +27,18 @@ from tools.web import web_fetch_tool
 
 
 def make_toolbox(
-    *, environment: Mapping[str, str], secrets: Sequence[str] = (), sandbox: Sandbox = NO_SANDBOX
+    *,
+    environment: Mapping[str, str],
+    secrets: Sequence[str] = (),
+    sandbox: Sandbox = NO_SANDBOX,
+    own: Sequence[Tool] = (),
 ) -> Toolbox:
     """The tools. `environment` is the service's; commands see the harmless part of it only.
 
-    `secrets` are values that are taken out of what commands print, which run in `sandbox`.
+    `secrets` are values that are taken out of what commands print, which run in `sandbox`. `own` are the operator's.
     """
     rg = ripgrep(environment)
-    return Toolbox.of(
+    built_in = Toolbox.of(
         read,
         write,
         edit,
@@ -64,3 +69,6 @@ def make_toolbox(
         external_job,
         task_reply,
     )
+    if taken := sorted(tool.name for tool in own if tool.name in built_in.tools):
+        raise ConfigError(f"tools.toml: {', '.join(taken)}: there is a tool of this name already.")
+    return Toolbox.of(*built_in.tools.values(), *own)

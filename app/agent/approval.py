@@ -16,9 +16,10 @@ from app.agent.policy import AT_HOME, FILE
 from app.agent.tool import Effect, Tool
 from app.channels import outbox
 from app.db import Tx
+from app.events import Destination
 from app.failpoints import reach
 from app.sessions import approvals, calls, turns
-from app.sessions.approvals import Approval, State
+from app.sessions.approvals import OUTSIDE, Approval, Asked, State
 from app.sessions.calls import CallRecord
 from app.sessions.session import OWNED_FOR
 from app.sessions.turns import Outcome
@@ -35,7 +36,7 @@ def hold(
     A call that nobody needs to be asked about costs nothing here. An approval is consumed for its own run and step.
     """
     verdict = "deny" if _writes_policy(tool, arguments, harness.workspace.root) else _verdict(flow, tool)
-    if verdict == "allow":
+    if verdict == "allow" and not tool.outside:
         return None
     if verdict == "deny":
         return _end(tx, harness, record, refused(tool.name), ok=False)
@@ -87,7 +88,8 @@ def _paths(value: Any) -> Iterator[str]:
 def _request(
     tx: Tx, harness: Harness, flow: Flow, record: CallRecord, tool: Tool, arguments: Mapping[str, Any], bound_to: str
 ) -> Approval | None:
-    asked = approvals.whom(tx, flow.session_id, list(harness.channels))
+    here = Asked(flow.session_id, "", Destination(chat_id=""), None)
+    asked = here if tool.outside else approvals.whom(tx, flow.session_id, list(harness.channels))
     if asked is None:
         return None
     now = harness.clock.now()
@@ -106,7 +108,7 @@ def _request(
         session_id=flow.session_id,
         run_id=flow.run_id,
         step_key=record.step_key,
-        kind="question" if tool.asks else "approval",
+        kind=OUTSIDE if tool.outside else "question" if tool.asks else "approval",
         tool=tool.name,
         digest=bound_to,
         request=request,
@@ -123,11 +125,13 @@ def _wait(tx: Tx, row: Approval, flow: Flow, now: datetime) -> Observation:
     _wait_for(tx, flow, row)
     left = (row.expires_at - now).total_seconds()
     wait_s = max(1, min(LOOK_EVERY_S, int(left) + 1))
-    return Observation(kind="ask", ask=Ask(id=row.id, wait_s=wait_s, prompt=not outbox.exists(tx, prompt_key(row))))
+    asks = row.kind != OUTSIDE and not outbox.exists(tx, prompt_key(row))
+    return Observation(kind="ask", ask=Ask(id=row.id, wait_s=wait_s, prompt=asks))
 
 
 def _wait_for(tx: Tx, flow: Flow, row: Approval) -> None:
-    what = f"Waits for a person: {row.kind} {row.id} ({row.tool})."
+    whom = "a result from outside" if row.kind == OUTSIDE else "a person"
+    what = f"Waits for {whom}: {row.kind} {row.id} ({row.tool})."
     turns.wait_until(tx, flow.run_id, row.expires_at + OWNED_FOR, Outcome.REQUIRES_ACTION, what)
 
 

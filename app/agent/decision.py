@@ -16,7 +16,7 @@ from app.events import CommandReceived, MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
 from app.sessions import approvals, calls, people, session
-from app.sessions.approvals import Approval, State
+from app.sessions.approvals import OUTSIDE, Approval, State
 from app.sessions.deposit import Deposited
 from app.tables import messages
 
@@ -97,7 +97,7 @@ def _heard(tx: Tx, harness: Harness, outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _open_requests(tx: Tx, session_id: str) -> str:
-    rows = approvals.pending(tx, session_id)
+    rows = [row for row in approvals.pending(tx, session_id) if row.kind != OUTSIDE]
     listed = "\n".join(f"- {row.id}: {row.tool}" for row in rows)
     return f"Which one? /approve or /deny and its number.\n{listed}" if rows else "Nothing is waiting for a decision."
 
@@ -116,6 +116,8 @@ def decide(tx: Tx, harness: Harness, number: str, verb: str, words: str, person:
     row = approvals.find(tx, number)
     if row is None:
         return Outcome(f"There is no request {number[:20]}.")
+    if row.kind == OUTSIDE:
+        return Outcome(f"{row.id} waits for a result from outside: POST /api/calls/{row.id}/result gives it.", row=row)
     if not may_decide(row, person, (*harness.settings.approval_admins, *people.admins(tx))):
         return Outcome(f"Only {_deciders(row)} may decide on {row.id}.")
     if row.state == State.PENDING and not approvals.is_awaited(tx, row):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, select
 
 from app.db import Tx
+from app.sessions.approvals import OUTSIDE
 from app.sessions.calls import CallState
 from app.tables import approvals, calls, sessions, supervision, tasks
 from app.work import ledger
@@ -14,6 +15,7 @@ MAX_LINES = 12
 MAX_CHARS = 1_200
 TEXT_CHARS = 120
 
+WHOM = {OUTSIDE: "a result from outside"}
 NOTE = "Open work in this conversation, from the records (true now, whatever was said before):\n{lines}"
 
 CHILDREN = (
@@ -52,7 +54,9 @@ def open_work(tx: Tx, session_id: str) -> dict[str, str]:
     for task_id in tx.scalars(TRACKED, {"session": session_id}).all():
         lines.setdefault(task_id, _tracked(ledger.derived(tx, task_id)))
     asked = tx.execute(ASKED, {"session": session_id})
-    return lines | {row.id: f"- {row.kind} {row.id} ({row.tool}) waits for a person" for row in asked}
+    return lines | {
+        row.id: f"- {row.kind} {row.id} ({row.tool}) waits for {WHOM.get(row.kind, 'a person')}" for row in asked
+    }
 
 
 def _tracked(derived: Derived) -> str:

@@ -207,7 +207,8 @@ class Tool:
     such a result; any other exception is a fault of the tool and is reported to the model in one sentence.
     A `durable` tool is not run inside a step: the act phase maps it to engine primitives (delegate_task). One that
     `asks` is not run at all: its arguments are put to the user, whose answer is its result (ask_user). What a
-    `contained` one does stays in the workspace, whatever it is told to do.
+    `contained` one does stays in the workspace, whatever it is told to do. The result of an `outside` one is given over
+    the API while its turn waits: it is not run either.
     """
 
     name: str
@@ -219,6 +220,7 @@ class Tool:
     durable: bool = False
     asks: bool = False
     contained: bool = False
+    outside: bool = False
 
     @cached_property
     def schema(self) -> dict[str, Any]:

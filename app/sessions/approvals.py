@@ -18,6 +18,8 @@ from app.tables import approvals, calls, deliveries, messages, sessions, tasks, 
 
 ID_CHARACTERS = 8
 MAX_DEPTH = 10
+OUTSIDE = "outside"
+"""The kind of a request that no person decides: the result of its call is given over the API."""
 
 
 class State(StrEnum):

@@ -13,6 +13,7 @@ from app.agent.harness import Harness
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
 from app.sessions import transcript, turns
 from app.web.approvals import Decided, decide_here, open_approvals
+from app.web.calls import calls_router
 from app.web.feed import feed
 from app.web.learnings import learnings_router
 from app.web.state import state_router
@@ -54,6 +55,7 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     router = APIRouter()
     router.include_router(state_router(harness))
     router.include_router(learnings_router(harness))
+    router.include_router(calls_router(harness))
 
     @router.get("/health")
     async def health() -> dict[str, Any]:

@@ -40,6 +40,7 @@ def open_approvals(tx: Tx) -> list[dict[str, Any]]:
             "expiresAt": row.expires_at.isoformat(),
         }
         for row in approvals.pending(tx)
+        if row.kind != approvals.OUTSIDE
     ]
 
 

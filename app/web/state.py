@@ -13,6 +13,7 @@ from app.agent.folders import watching_of
 from app.agent.goal_orders import list_goals
 from app.agent.harness import Harness
 from app.agent.night import is_night
+from app.agent.outside import open_calls
 from app.db import Tx, moment
 from app.errors import ServiceUnavailable
 from app.events import WakeDue
@@ -63,6 +64,7 @@ def state(tx: Tx, harness: Harness, watching: Watching) -> dict[str, Any]:
         + _delegated(tx),
         "wakes": [_wake(wake) for wake in wakes.all_open(tx)],
         "approvals": open_approvals(tx),
+        "calls": open_calls(tx),
         "watch": [_watch(watch, watching.settle_s) for watch in watching.folders],
     }
 

@@ -72,7 +72,7 @@ def test_a_fresh_one(house: House) -> None:
     found = document(house)
     assert faults(found) == []
     assert found["beat"]["last"] is None and found["beat"]["next"] == "2026-01-05T12:30:00+00:00"
-    assert [found[name] for name in ("goals", "tasks", "wakes", "approvals", "watch")] == [[]] * 5
+    assert [found[name] for name in ("goals", "tasks", "wakes", "approvals", "calls", "watch")] == [[]] * 6
 
 
 async def test_a_busy_one(house: House) -> None:

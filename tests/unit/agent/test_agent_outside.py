@@ -1,0 +1,170 @@
+"""Tools whose results come from outside: the turn waits durably, and the first result that is given counts."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.agent.act import act
+from app.agent.decision import Person, decide
+from app.agent.flow import Flow
+from app.agent.llm import Completion
+from app.agent.outside import MARK, MAX_RESULT_CHARS, give_result
+from app.agent.sweep import sweep
+from app.agent.think import think
+from app.agent.tool import Toolbox
+from app.errors import ConfigError, NotFound
+from app.tables import approvals, turns
+from app.tables import calls as call_rows
+from app.web.api import api_router, explain_errors
+from tests.unit.core.embedded import Embedded, embedded
+from tests.unit.house import RUN, House, ask, begin, message, run_id, wishes
+from tools.outside import outside_tools
+from tools.toolbox import make_toolbox
+
+TEXT = """
+[label_photo]
+description = "Has people say what is on a photo."
+arguments = { photo = "Path of the photo", "hint?" = "What to look for" }
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Toolbox:
+    path = tmp_path / "tools.toml"
+    path.write_text(TEXT)
+    return Toolbox.of(*outside_tools(path))
+
+
+@pytest.fixture
+async def life(tmp_path: Path, template: Path, clean_environment: None, tools: Toolbox) -> AsyncIterator[Embedded]:
+    async with embedded(tmp_path / "house", template, toolbox=tools, heartbeat_cron="0 0 1 1 *") as one:
+        yield one
+
+
+def service(house: House) -> httpx.AsyncClient:
+    app = FastAPI()
+    explain_errors(app)
+    app.include_router(api_router(house.harness, None, "embedded"))  # type: ignore[arg-type]  # no runs are asked for
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+
+
+LABEL = wishes(("label_photo", {"photo": "a.png"}))
+
+
+async def test_a_run_waits_for_its_result_over_a_restart_and_goes_on(life: Embedded) -> None:
+    life.house.model.answers = [LABEL, Completion("It is a cat.")]
+    await life.send(message())
+    assert life.house.channel.sent == [], "nobody is asked in the chat"
+    (turn,) = life.house.rows(turns.select())
+    assert turn.outcome == "requires_action" and turn.summary.startswith("Waits for a result from outside: outside ")
+    await life.restart()
+    async with service(life.house) as http:
+        (waiting,) = (await http.get("/api/calls")).json()["calls"]
+        assert (waiting["tool"], waiting["arguments"], waiting["runId"]) == (
+            "label_photo", '{"photo": "a.png"}', turn.run_id,
+        )  # fmt: skip
+        assert (await http.get("/api/approvals")).json() == {"approvals": []}
+        path = f"/api/calls/{waiting['id']}/result"
+        given = (await http.post(path, json={"result": {"label": "cat"}})).json()
+        assert given["done"] is True
+        await life.link.engine.idle()
+        again = (await http.post(path, json={"result": "dog"})).json()
+        assert again["done"] is False and (await http.get("/api/calls")).json() == {"calls": []}
+    await life.link.engine.idle()
+    assert life.house.channel.sent == ["It is a cat."]
+    shown = life.house.model.requests[-1][1][-1]
+    assert shown["role"] == "tool" and shown["content"] == f'{MARK}\n{{"label": "cat"}}'
+    (run,) = await life.runs("handle-message")
+    assert run.status == "Completed" and life.house.rows(turns.select())[0].outcome == "done"
+
+
+async def call(house: House, tools: Toolbox, run: str = RUN, key: str = "k1") -> tuple[Flow, str]:
+    """A turn that waits for a result; its flow and the id of the call."""
+    object.__setattr__(house.harness, "toolbox", tools)
+    flow = await begin(house, "hello", key, run)
+    house.model.answers = [LABEL]
+    await think(house.harness, flow, ask())
+    seen = await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"})
+    return flow, str((seen.get("ask") or {}).get("id", ""))
+
+
+def result(house: House) -> Any:
+    return house.rows(call_rows.select().order_by(call_rows.c.id))[0]
+
+
+async def test_a_failure_and_a_long_result(house: House, tools: Toolbox) -> None:
+    flow, name = await call(house, tools)
+    given = await give_result(house.harness, name.lower(), "x" * (MAX_RESULT_CHARS + 1), False)
+    assert given.done and result(house).ok is False
+    assert result(house).result.endswith("x\n[The result was longer.]")
+    assert await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"}) == {"kind": "done", "ok": False}
+
+
+async def test_what_nobody_waits_for_is_refused(house: House, tools: Toolbox) -> None:
+    with pytest.raises(NotFound, match="There is no call 'K3F9'"):
+        await give_result(house.harness, "K3F9", "x", True)
+    _, name = await call(house, tools)
+    await begin(house, "never mind", "k2", run_id(2))
+    given = await give_result(house.harness, name, "too late", True)
+    assert not given.done and "something newer took its place" in given.text
+    assert result(house).result is None
+
+
+async def test_it_expires_and_the_model_is_told(house: House, tools: Toolbox) -> None:
+    flow, name = await call(house, tools)
+    house.clock.advance(13 * 3600)
+    given = await give_result(house.harness, name, "too late", True)
+    assert not given.done and "expired" in given.text
+    assert (await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"}))["kind"] == "done"
+    assert "expired" in result(house).result
+
+
+async def test_the_heartbeat_ends_what_is_overdue(house: House, tools: Toolbox) -> None:
+    await call(house, tools)
+    house.clock.advance(13 * 3600)
+    await sweep(house.harness)
+    assert house.rows(approvals.select())[0].state == "expired"
+
+
+async def test_no_person_decides_on_it(house: House, tools: Toolbox) -> None:
+    _, name = await call(house, tools)
+    with house.tx() as tx:
+        outcome = decide(tx, house.harness, name, "approve", "", Person("terminal", "me"))
+    assert not outcome.done and f"POST /api/calls/{name}/result" in outcome.text
+    assert house.rows(approvals.select())[0].state == "pending"
+
+
+async def test_a_policy_may_forbid_it(house: House, tools: Toolbox) -> None:
+    settings = house.harness.settings.model_copy(update={"tool_policy": (("label_photo", "deny"),)})
+    object.__setattr__(house.harness, "settings", settings)
+    _, name = await call(house, tools)
+    assert name == "" and "not allowed here" in result(house).result
+
+
+def test_the_schema_that_a_model_is_shown(tools: Toolbox) -> None:
+    (schema,) = tools.schemas()
+    parameters = schema["function"]["parameters"]
+    assert parameters["required"] == ["photo"] and set(parameters["properties"]) == {"photo", "hint"}
+    assert "Has people say" in schema["function"]["description"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x", "[Label]\ndescription='x'", "[a]\ndescription=''", "[a]\ndescription='x'\nurl='y'",
+     "[a]\ndescription='x'\narguments={b=1}", "a = 1"],
+)  # fmt: skip
+def test_a_file_with_a_fault_is_refused_with_the_accepted_form(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tools.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"accepted: \[label_photo\]"):
+        outside_tools(tmp_path / "tools.toml")
+
+
+def test_no_file_is_no_tool_and_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    assert outside_tools(tmp_path / "tools.toml") == []
+    (tmp_path / "tools.toml").write_text("[bash]\ndescription='x'")
+    with pytest.raises(ConfigError, match="bash"):
+        make_toolbox(environment={}, own=outside_tools(tmp_path / "tools.toml"))
