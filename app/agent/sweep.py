@@ -105,5 +105,5 @@ def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Sequence[st
 
 
 def _unsent(tx: Tx, harness: Harness, session_key: str | None) -> list[dict[str, Any]]:
-    chats = [row for row in outbox.unsent_chats(tx) if session_key in (None, row.session_key)]
+    chats = [row for row in outbox.unsent_chats(tx, harness.clock.now()) if session_key in (None, row.session_key)]
     return [reply_event(harness, row, row.session_key) for row in chats]

@@ -297,8 +297,11 @@ def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
     return refilled + tx.execute(update(deliveries).where(*dead).values(doubtful)).rowcount
 
 
-def unsent_chats(tx: Tx) -> Sequence[Any]:
-    """One row (chat_key, channel, destination, run_id, session_key) per chat that has a part to send or to ask for."""
+def unsent_chats(tx: Tx, now: datetime) -> Sequence[Any]:
+    """One row (chat_key, channel, destination, run_id, session_key) per chat that has a part to send or to ask for, or
+    one whose sender has vanished.
+    """
+    vanished = or_(deliveries.c.boot_id.is_(None), deliveries.c.not_before <= now)
     query = (
         select(
             deliveries.c.chat_key,
@@ -311,7 +314,7 @@ def unsent_chats(tx: Tx) -> Sequence[Any]:
         .where(
             or_(
                 deliveries.c.state == "pending",
-                and_(deliveries.c.state == "sending", deliveries.c.boot_id.is_(None)),
+                and_(deliveries.c.state == "sending", vanished),
             )
         )
         .order_by(deliveries.c.id)

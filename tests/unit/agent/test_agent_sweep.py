@@ -5,10 +5,11 @@ from datetime import timedelta
 from app.agent.loop import run_turn
 from app.agent.sweep import send_unsent, sweep
 from app.agent.turn import bodies_of
+from app.channels import outbox
 from app.channels.channel import Later
 from app.channels.delivery import deliver_next
 from app.sessions import deposit, session, turns
-from app.tables import messages
+from app.tables import deliveries, messages
 from tests.unit.house import RUN, SESSION, DirectSteps, House, begin, message, run_id, whole_turn
 
 
@@ -142,3 +143,14 @@ async def test_at_the_start_what_was_stored_and_not_sent_is_sent(house: House) -
     assert await send_unsent(house.harness) == 1
     assert house.sender.ids() == ["k1:first"]
     assert await send_unsent(house.harness) == 0
+
+
+async def test_a_part_whose_sender_vanished_is_taken_up_again(house: House) -> None:
+    """The other service on this database died with it: it is not sent blindly, and it does not hold the chat up."""
+    await whole_turn(house)
+    gone = {"state": "sending", "boot_id": "other:1", "not_before": house.clock.now() + outbox.STUCK_AFTER}
+    with house.tx() as tx:
+        tx.execute(deliveries.update().values(gone))
+    assert (await sweep(house.harness))["unsent"] == 0
+    house.clock.advance(outbox.STUCK_AFTER.total_seconds())
+    assert (await sweep(house.harness))["unsent"] == 1

@@ -198,7 +198,7 @@ async def test_what_is_in_doubt_is_asked_for_as_late_as_it_must_be(house: House)
         assert isinstance(blocked, Blocked) and blocked.until == house.clock.now() + timedelta(seconds=pause_s)
         house.clock.advance(pause_s)
     with house.tx() as tx:
-        assert [row.chat_key for row in outbox.unsent_chats(tx)] == [CHAT]
+        assert [row.chat_key for row in outbox.unsent_chats(tx, house.clock.now())] == [CHAT]
     assert (await claimed(house)).doubtful
 
 
@@ -300,14 +300,14 @@ async def test_chats_with_something_unsent(house: House) -> None:
     await put(house, "r1", "a", "b")
     await put(house, "r2", "c", chat="8")
     with house.tx() as tx:
-        found = outbox.unsent_chats(tx)
+        found = outbox.unsent_chats(tx, house.clock.now())
     assert [(row.chat_key, row.session_key, row.run_id) for row in found] == [
         (CHAT, SESSION, RUN),
         ("test:8", SESSION, RUN),
     ]
     await record(house, await claimed(house, "test:8"), Sent({}))
     with house.tx() as tx:
-        assert [row.chat_key for row in outbox.unsent_chats(tx)] == [CHAT]
+        assert [row.chat_key for row in outbox.unsent_chats(tx, house.clock.now())] == [CHAT]
 
 
 async def test_what_was_delivered_since(house: House) -> None:
