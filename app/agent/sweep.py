@@ -11,7 +11,7 @@ from app.agent.closing import sweep_approvals
 from app.agent.harness import Harness
 from app.agent.tasks import lost_starts
 from app.agent.telling import tell_kept
-from app.agent.wakes import EARLY, fire_due
+from app.agent.wakes import EARLY, SIGNAL_AHEAD, fire_due
 from app.channels import outbox
 from app.db import Tx
 from app.events import MessageReceived
@@ -49,7 +49,9 @@ def _anything() -> Any:
         select(tasks.c.id).where(tasks.c.state == "waiting"),
         select(notices.c.id).where(notices.c.told_at.is_(None)),
         select(wakes.c.id).where(wakes.c.state == "open", wakes.c.due_at <= bindparam("due")),
-        select(wakes.c.id).where(wakes.c.state == "open", wakes.c.signalled.is_(False)),
+        select(wakes.c.id).where(
+            wakes.c.state == "open", wakes.c.signalled.is_(False), wakes.c.due_at <= bindparam("near")
+        ),
     )
     return select(or_(*(part.exists() for part in parts)))
 
@@ -58,7 +60,7 @@ ANYTHING = _anything()
 
 
 def _is_anything(tx: Tx, now: datetime) -> bool:
-    return bool(tx.scalar(ANYTHING, {"due": now + EARLY, "late": now - session.OWNED_FOR}))
+    return bool(tx.scalar(ANYTHING, {"due": now + EARLY, "near": now + SIGNAL_AHEAD, "late": now - session.OWNED_FOR}))
 
 
 async def send_unsent(harness: Harness) -> int:
