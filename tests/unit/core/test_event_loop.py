@@ -11,9 +11,11 @@ import pytest
 
 from app.agent.llm import Completion
 from app.sessions import deposit, transcript
+from app.speech import Speech
 from tests.unit.core.embedded import embedded
 from tests.unit.core.rules import ROOT
 from tests.unit.house import House, message, wishes
+from tests.unit.voice.recordings import WHY_SKIPPED, can_hear, spoken_wav
 
 BOUND_S = 0.25
 """How long one callback may take. On a busy machine the scheduler alone may cost this much, hence the tries."""
@@ -109,6 +111,18 @@ def fill(house: House, count: int) -> None:
                 now=now,
             )
             deposit.close_shown(tx, "S", key, "answered")
+
+
+# Life and death: long audio blocks the event loop -> speech in a worker with progress, one model load, chunked.
+@pytest.mark.skipif(not can_hear(), reason=WHY_SKIPPED)
+async def test_listening_to_a_recording(tmp_path: Path) -> None:
+    recording, listening = spoken_wav(tmp_path / "long.wav", times=6), Speech()
+
+    async def listen(attempt: int) -> None:
+        assert (await listening.transcribe(recording)).text
+
+    await never_slow(listen)
+    await listening.close()
 
 
 IMPORT = """
