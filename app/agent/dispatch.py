@@ -1,6 +1,5 @@
 """What may begin begins: ready steps of open goals become tries, and each try a run of its own."""
 
-import logging
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +12,6 @@ from app.work import goals, ledger
 from app.work.goals import Claim, Goal
 from app.work.life import next_number, ready
 from app.work.standing import Standing, standing
-
-log = logging.getLogger("moab.work")
 
 AT_ONCE = 4
 """How many steps run at the same time, of all goals; those that wait for a person do not count."""
@@ -56,7 +53,7 @@ def start_event(claim: Claim, again: str = "") -> dict[str, Any]:
         sub_session_key=session_key(claim),
         parent_session_key=f"goal:{claim.goal_id}",
         mode=MODE,
-        due_at=claim.due_at.isoformat(),
+        due_at=claim.due_at.isoformat() if claim.number > 1 else None,
     )
     return spawn.to_wire(f"{claim.id}:{again}" if again else claim.id)
 

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,11 @@ class Ears:
         return answer
 
 
+def due_of(data: Mapping[str, Any]) -> datetime:
+    """When a start is due; a first try at once."""
+    return datetime.fromisoformat(data["dueAt"]) if "dueAt" in data else datetime.min.replace(tzinfo=UTC)
+
+
 class Engine:
     """Runs what the house announces, in the order of their times; the clock moves to each."""
 
@@ -79,7 +84,7 @@ class Engine:
 
     def waiting(self) -> list[tuple[datetime, int, SubagentSpawn]]:
         spawns = [
-            (datetime.fromisoformat(event["data"]["dueAt"]), place, SubagentSpawn.from_data(event["data"]))
+            (due_of(event["data"]), place, SubagentSpawn.from_data(event["data"]))
             for place, event in enumerate(self.house.sender.events)
             if event["name"] == SubagentSpawn.name and event["data"]["mode"] == "pipeline"
         ]

@@ -17,6 +17,7 @@ from app.web.state import state
 from app.work import ledger
 from app.work.observation import Kind
 from app.work.projection import Truth
+from app.work.watching import Watching
 from tests.unit.agent.test_agent_commands import say
 from tests.unit.agent.test_agent_tasks import child, delegate, row, spawned
 from tests.unit.house import SESSION, House, ask, begin, run_id, wishes
@@ -72,7 +73,7 @@ async def test_the_whole_state_has_it_once(house: House) -> None:
     await delegate(house)
     await child(house)
     with house.tx() as tx:
-        assert [(one["id"], one["kind"]) for one in state(tx, house.harness)["tasks"]] == [
+        assert [(one["id"], one["kind"]) for one in state(tx, house.harness, Watching())["tasks"]] == [
             (row(house).id, "background")
         ]
 
