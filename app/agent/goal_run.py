@@ -18,7 +18,10 @@ MAX_ASKS = 4
 
 async def run_try(steps: Steps, harness: Harness, run_id: str, spawn: SubagentSpawn) -> Mapping[str, Any]:
     """From the claim of a try to what came of it; nothing if another run has it or its goal has ended."""
-    task = Task.model_validate(await steps.run("begin", goal_step.begin, harness, run_id, spawn))
+    begun = await steps.run("begin", goal_step.begin, harness, run_id, spawn)
+    if begun.get("kind") == "crashed":  # nobody knows whether the try is ours; the heartbeat finds it
+        return begun
+    task = Task.model_validate(begun)
     if task.gone:
         return {"kind": "superseded"}
     match task.action:

@@ -7,10 +7,11 @@ from typing import Any
 from sqlalchemy import delete, select
 
 from app.db import Tx
+from app.goal_tables import goals, tries
 from app.sessions import session
-from app.tables import calls, deliveries, messages, metadata, people, sessions, tasks
+from app.tables import calls, deliveries, messages, metadata, observations, people, sessions, tasks
 
-EXPORTED = ("messages", "turns", "calls", "approvals", "deliveries", "tasks", "wakes", "notices", "usage")
+EXPORTED = ("messages", "turns", "calls", "approvals", "deliveries", "tasks", "wakes", "notices", "usage", "goals")
 
 
 def session_ids(tx: Tx, person_id: str) -> list[str]:
@@ -31,15 +32,24 @@ def session_ids(tx: Tx, person_id: str) -> list[str]:
 
 
 def _kin(tx: Tx, ids: Sequence[str]) -> list[str]:
-    """The sessions of sub-agents that worked for `ids`, and of theirs."""
+    """The sessions of sub-agents and of steps of goals that worked for `ids`, and of theirs."""
     found: list[str] = []
     wave = list(ids)
     while wave:
         keys = [key for key in tx.scalars(select(calls.c.child_key).where(calls.c.session_id.in_(wave))) if key]
         keys += [f"task:{one}" for one in tx.scalars(select(tasks.c.id).where(tasks.c.session_id.in_(wave)))]
+        keys += [key for one in _goals_of(tx, wave) for key in _keys_below(tx, f"goal:{one}:")]
         wave = [one for one in tx.scalars(select(sessions.c.id).where(sessions.c.key.in_(keys))) if one not in found]
         found += wave
     return found
+
+
+def _goals_of(tx: Tx, ids: Sequence[str]) -> list[str]:
+    return list(tx.scalars(select(goals.c.id).where(goals.c.session_id.in_(ids))))
+
+
+def _keys_below(tx: Tx, prefix: str) -> list[str]:
+    return list(tx.scalars(select(sessions.c.key).where(sessions.c.key.startswith(prefix, autoescape=True))))
 
 
 def export(tx: Tx, person_id: str) -> dict[str, Any]:
@@ -67,6 +77,9 @@ def forget(tx: Tx, person_id: str, now: datetime) -> list[str]:
     keys = list(tx.scalars(select(sessions.c.key).where(sessions.c.id.in_(ids))).all())
     for one in ids:
         session.stop(tx, one, now)
+    of_goals = _goals_of(tx, ids)
+    tx.execute(delete(tries).where(tries.c.goal_id.in_(of_goals)))
+    tx.execute(delete(observations).where(observations.c.task_id.in_(of_goals)))
     for table in reversed(metadata.sorted_tables):
         if "session_id" in table.c:
             tx.execute(delete(table).where(table.c.session_id.in_(ids)))

@@ -14,7 +14,10 @@ from app.agent.own_goals import MACHINE, OwnGoals
 from app.agent.think import think
 from app.agent.tool import Effect, Toolbox, ToolContext, ToolResult, tool
 from app.errors import BadInput, NotFound, OutsideWorkspace
-from app.tables import approvals, calls
+from app.events import Sender
+from app.goal_tables import goals, tries
+from app.sessions import person_records
+from app.tables import approvals, calls, messages, observations, sessions
 from app.work.life import Priority
 from tests.unit.house import DirectSteps, House, ScriptedModel, ask, begin, flow, run_id, wishes
 from tests.unit.work.goal_house import Engine, make, put_pipeline, told, view, workspace_file
@@ -260,3 +263,17 @@ async def test_what_the_model_writes_is_validated_on_the_spot(
     (row,) = house.rows(select(calls.c.result, calls.c.ok))
     assert says in row.result and row.ok is ok
     assert workspace_file(house, path) == content, "the file is there, to be put right"
+
+
+async def test_who_is_forgotten_has_no_goals_left(goal_house: House, engine: Engine, recording: Path) -> None:
+    conversation = await begin(goal_house, "do it", sender=Sender(id="7"))
+    mine = await make(goal_house, "podcast_from_audio", recording, session_id=conversation.session_id)
+    await engine.run(until=lambda: "check" in engine.steps)
+    found = await goal_house.db.read(person_records.export, "test:7")
+    assert [one["id"] for one in found["goals"]] == [mine.goal.id]
+    assert any("sky is blue" in one["text"] for one in found["messages"]), "what its steps' models wrote is told too"
+
+    await goal_house.db.write(person_records.forget, "test:7", goal_house.clock.now())
+    for table in (goals, tries, observations, messages, sessions):
+        assert goal_house.rows(select(table)) == []
+    await engine.run()  # runs on their way find nothing to do
