@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, or_, select
+from sqlalchemy import Boolean, bindparam, or_, select
 
 from app.agent.announce import announce, reply_event, start_message
 from app.agent.closing import sweep_approvals
 from app.agent.harness import Harness
+from app.agent.night import is_night
 from app.agent.tasks import lost_starts
 from app.agent.telling import tell_kept
 from app.agent.wakes import EARLY, SIGNAL_AHEAD, fire_due
@@ -25,7 +26,7 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     Of one session key, or of all; then wakes that are due fire too. Answers with how many of each there were, as JSON.
     """
     now = harness.clock.now()
-    if session_key is None and not await harness.db.read(_is_anything, now):
+    if session_key is None and not await harness.db.read(_is_anything, harness, now):
         return {"woken": 0, "unsent": 0, "fired": 0, "at": now.isoformat()}
     closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
     woken, replies = await harness.db.write(_due, harness, session_key)
@@ -47,7 +48,7 @@ def _anything() -> Any:
         select(approvals.c.id).where(approvals.c.state == "pending"),
         select(turns.c.run_id).where(turns.c.state == "live", turns.c.waiting_until.is_not(None)),
         select(tasks.c.id).where(tasks.c.state == "waiting"),
-        select(notices.c.id).where(notices.c.told_at.is_(None)),
+        select(notices.c.id).where(notices.c.told_at.is_(None), bindparam("day", type_=Boolean())),
         select(wakes.c.id).where(wakes.c.state == "open", wakes.c.due_at <= bindparam("due")),
         select(wakes.c.id).where(
             wakes.c.state == "open", wakes.c.signalled.is_(False), wakes.c.due_at <= bindparam("near")
@@ -59,8 +60,11 @@ def _anything() -> Any:
 ANYTHING = _anything()
 
 
-def _is_anything(tx: Tx, now: datetime) -> bool:
-    return bool(tx.scalar(ANYTHING, {"due": now + EARLY, "near": now + SIGNAL_AHEAD, "late": now - session.OWNED_FOR}))
+def _is_anything(tx: Tx, harness: Harness, now: datetime) -> bool:
+    """What is kept for the morning is nothing to look at before."""
+    day = not is_night(now, harness.daily_log.zone, harness.settings.quiet)
+    times = {"due": now + EARLY, "near": now + SIGNAL_AHEAD, "late": now - session.OWNED_FOR}
+    return bool(tx.scalar(ANYTHING, times | {"day": day}))
 
 
 async def send_unsent(harness: Harness) -> int:
