@@ -19,6 +19,7 @@ from app.errors import BadInput, ChannelError
 from app.events import CommandReceived, Destination, MessageReceived, as_input, wire_safe
 from app.sentences import OLD_BUTTON, say
 from webhooks import telegram_said as said
+from webhooks.fields import as_dict, as_id, as_int, as_text
 from webhooks.telegram_listen import Itself, introduce, poll
 from webhooks.telegram_said import Bot
 from webhooks.way_in import Accept, Door, Input, WayIn, read_body, refusal
@@ -46,7 +47,7 @@ def way_in(door: Door) -> WayIn:
         event = to_event(update, bot=itself.bot)
         if event is not None:
             await door.accept(event)
-        query_id = said.as_id(said.as_dict(update.get("callback_query")).get("id"))
+        query_id = as_id(as_dict(update.get("callback_query")).get("id"))
         if query_id is not None:
             with contextlib.suppress(ChannelError):  # the button only stops to wait a little later
                 await door.channel.call("answerCallbackQuery", **_button_answer(update, event))
@@ -91,11 +92,11 @@ def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | Comman
     two of them would answer each other for ever; service messages and kinds of update not known here are nothing.
     """
     if update.get("callback_query"):
-        return _pressed(said.as_dict(update.get("callback_query")), bot)
+        return _pressed(as_dict(update.get("callback_query")), bot)
     kind = next((name for name in KINDS if update.get(name)), "")
-    message = said.as_dict(update.get(kind))
-    chat = said.as_dict(message.get("chat"))
-    chat_id, message_id = said.as_id(chat.get("id")), said.as_id(message.get("message_id"))
+    message = as_dict(update.get(kind))
+    chat = as_dict(message.get("chat"))
+    chat_id, message_id = as_id(chat.get("id")), as_id(message.get("message_id"))
     if not chat_id or not message_id or _is_noise(message, kind, bot):
         return None
     text, attachments = said.unmentioned(said.words(message), bot), said.files(message, bot)
@@ -110,7 +111,7 @@ def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | Comman
     }
     more: dict[str, Any] = {"attachments": attachments, "marks": said.marks(message, bot)}
     if kind.startswith("edited"):
-        edited = said.as_id(message.get("edit_date")) or "0"
+        edited = as_id(message.get("edit_date")) or "0"
         return MessageReceived(message=text, edited=edited, **more, **routing)
     if message.get("forward_origin"):
         return MessageReceived(message=text, **more, **routing)
@@ -120,7 +121,7 @@ def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | Comman
 def _is_noise(message: Mapping[str, Any], kind: str, bot: Bot) -> bool:
     """Whether nobody is to answer a message: a bot's, a copy, a step of somebody who shares where he goes, or small
     talk of a group."""
-    if said.as_dict(message.get("from")).get("is_bot") and not message.get("sender_chat"):
+    if as_dict(message.get("from")).get("is_bot") and not message.get("sender_chat"):
         return True
     moving = kind.startswith("edited") and bool(message.get("location"))
     return moving or message.get("is_automatic_forward") is True or not said.is_meant(message, bot)
@@ -130,7 +131,7 @@ def _place(message: Mapping[str, Any], bot: Bot, chat_id: str, message_id: str) 
     """The session of a message and where its answer goes."""
     # A thread of replies in an ordinary group also has a thread id; only a topic is a conversation of its own.
     is_topic = message.get("is_topic_message") is True
-    thread_id = said.as_id(message.get("message_thread_id")) if is_topic else None
+    thread_id = as_id(message.get("message_thread_id")) if is_topic else None
     place = f"telegram:{bot.id}:{chat_id}"
     return {
         "session_key": f"{place}:{thread_id}" if thread_id else place,
@@ -141,16 +142,14 @@ def _place(message: Mapping[str, Any], bot: Bot, chat_id: str, message_id: str) 
 
 def _pressed(query: Mapping[str, Any], bot: Bot) -> CommandReceived | None:
     """A button under a message of ours stands for a command; who pressed it is who gives the command."""
-    message, presser = said.as_dict(query.get("message")), said.sender(said.as_dict(query.get("from")))
-    chat = said.as_dict(message.get("chat"))
-    query_id, message_id, chat_id = (
-        said.as_id(v) for v in (query.get("id"), message.get("message_id"), chat.get("id"))
-    )
+    message, presser = as_dict(query.get("message")), said.sender(as_dict(query.get("from")))
+    chat = as_dict(message.get("chat"))
+    query_id, message_id, chat_id = (as_id(v) for v in (query.get("id"), message.get("message_id"), chat.get("id")))
     if not query_id or not chat_id or not message_id or presser is None:
         return None
     meta = _meta({"from": query.get("from")}, chat) | {"pressed": True}
     event = as_input(
-        f"/{said.as_text(query.get('data'))}",
+        f"/{as_text(query.get('data'))}",
         message_key=f"telegram:{bot.id}:{chat_id}:pressed:{query_id}",
         sender=presser,
         channel_meta=meta,
@@ -197,9 +196,9 @@ async def _is_accepted(accept: Accept, event: Input) -> bool:
 
 def _button_answer(update: Mapping[str, Any], event: Input | None) -> dict[str, Any]:
     """What ends the waiting of a button; one that stands for nothing any more says so."""
-    query = said.as_dict(update.get("callback_query"))
-    answer = {"callback_query_id": said.as_id(query.get("id")) or ""}
-    language = said.as_text(said.as_dict(query.get("from")).get("language_code"))
+    query = as_dict(update.get("callback_query"))
+    answer = {"callback_query_id": as_id(query.get("id")) or ""}
+    language = as_text(as_dict(query.get("from")).get("language_code"))
     return answer if event is not None else answer | {"text": say(OLD_BUTTON, language)}
 
 
@@ -208,20 +207,20 @@ def _meta(message: Mapping[str, Any], chat: Mapping[str, Any]) -> dict[str, Any]
 
     `group` is true where several people may speak.
     """
-    kind = said.as_text(chat.get("type"))
+    kind = as_text(chat.get("type"))
     meta = {
         "chatType": kind,
-        "chatTitle": said.as_text(chat.get("title")),
-        "languageCode": said.as_text(said.as_dict(message.get("from")).get("language_code")),
-        "mediaGroupId": said.as_text(message.get("media_group_id")),
-        "replyToMessageId": said.as_id(said.as_dict(message.get("reply_to_message")).get("message_id")),
+        "chatTitle": as_text(chat.get("title")),
+        "languageCode": as_text(as_dict(message.get("from")).get("language_code")),
+        "mediaGroupId": as_text(message.get("media_group_id")),
+        "replyToMessageId": as_id(as_dict(message.get("reply_to_message")).get("message_id")),
         "group": kind in said.GROUPS,
     }
     return {name: value for name, value in meta.items() if value}
 
 
 def _moment(seconds: Any) -> str | None:
-    if said.as_int(seconds) is None:
+    if as_int(seconds) is None:
         return None
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.events import Attachment, Sender
+from webhooks.fields import as_dict, as_id, as_int, as_list, as_text
 
 FILE_KINDS = ("voice", "audio", "video", "video_note", "animation", "document")
 USUAL_TYPE = {
@@ -179,24 +180,3 @@ def name_of(user: Mapping[str, Any]) -> str:
     """The name of a user, a contact or a chat."""
     parts = (as_text(user.get("first_name")), as_text(user.get("last_name")))
     return " ".join(part for part in parts if part) or as_text(user.get("title"))
-
-
-def as_dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def as_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def as_int(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def as_id(value: Any) -> str | None:
-    """An id as text; `wire_safe` has made text of the very large ones."""
-    return str(value) if as_int(value) is not None or (isinstance(value, str) and value) else None

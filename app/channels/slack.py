@@ -28,6 +28,7 @@ CHUNK_BYTES = 2**18
 FILE_BYTES = 1_000_000_000
 """What Slack takes; source: "Working with files"."""
 MARK = "moab_part"
+GONE = {"message_not_found", "cant_update_message", "edit_window_closed"}
 AT_WORK, FAILED = "eyes", "warning"
 QUICK_S = 5.0
 NAME_S = 1.0
@@ -61,6 +62,7 @@ class SlackChannel:
         self._app_token = app_token.strip()
         self._workspace = workspace
         self._names: dict[str, str] = {}
+        self._at_work: set[tuple[str, str | None]] = set()
 
     @property
     def name(self) -> str:
@@ -80,6 +82,9 @@ class SlackChannel:
         said = await self._post(destination, part, plain=False)
         if isinstance(said, Answer) and said.error in BLOCK_FAULTS:
             said = await self._post(destination, part, plain=True)
+        if isinstance(said, Answer) and said.error in GONE and part.get("preview"):
+            part = {name: value for name, value in part.items() if name != "edit"}  # somebody has deleted the preview
+            said = await self._post(destination, part, plain=False)
         body = said.body if isinstance(said, Answer) else {}
         return result_of(said, {"messageId": body.get("ts"), "chatId": body.get("channel")})
 
@@ -153,11 +158,15 @@ class SlackChannel:
         return result_of(done, {"fileId": file_id, "chatId": destination.chat_id})
 
     async def acknowledge(self, destination: Destination) -> bool:
-        """Eyes at the message."""
-        return await self._react("reactions.add", AT_WORK, destination, "already_reacted")
+        """Eyes at the message; they stay, so that to renew them asks for nothing."""
+        message = destination.chat_id, destination.message_id
+        if message not in self._at_work and await self._react("reactions.add", AT_WORK, destination, "already_reacted"):
+            self._at_work.add(message)
+        return message in self._at_work
 
     async def conclude(self, destination: Destination, ok: bool) -> bool:
         """The eyes go; a sign of warning comes where the turn failed."""
+        self._at_work.discard((destination.chat_id, destination.message_id))
         gone = await self._react("reactions.remove", AT_WORK, destination, "no_reaction")
         return gone and (ok or await self._react("reactions.add", FAILED, destination, "already_reacted"))
 

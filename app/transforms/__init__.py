@@ -14,7 +14,10 @@ from app.errors import BadInput
 from app.platforms import mapped
 from app.transforms.translate import translate
 
-NOTE = "// Made by `moab transform {platform}` for a webhook of Inngest Cloud; make it anew after an update of Moab.\n"
+NOTE = """\
+// Made by `moab transform {platform}` for a webhook of Inngest Cloud; make it anew after an update of Moab.
+// Inngest does not check who posts to the webhook: its address is the secret, so show it to nobody but the platform.
+"""
 
 
 def transform_of(platform: str, settings: Settings, given: Mapping[str, str]) -> str:

@@ -162,6 +162,7 @@ async def test_an_edit_may_be_made_twice(channel):
 async def test_eyes_at_once_and_none_when_it_is_done(slack, channel):
     assert await channel.acknowledge(HERE) and await channel.acknowledge(HERE)
     assert slack.signs("D1", "1764500000.000100") == {"eyes"}
+    assert len(slack.calls("reactions.add")) == 1, "a long turn renews its sign every few seconds"
     assert await channel.conclude(HERE, ok=True) and await channel.conclude(HERE, ok=True)
     assert slack.signs("D1", "1764500000.000100") == set()
 
@@ -186,6 +187,13 @@ async def test_a_preview_is_one_message_that_the_answer_takes_over(slack, channe
     (message,) = slack.said("C1")
     assert message["ts"] == shown and message["text"] == PART["text"]
     assert await channel.preview(THREAD, "  ", None) is None
+
+
+async def test_an_answer_whose_preview_was_deleted_stands_by_itself(slack, channel):
+    edit = {"edit": "1764500000.000009"}
+    assert isinstance(await channel.send(THREAD, PART | edit | {"preview": True}), Sent)
+    assert [message["text"] for message in slack.said("C1")] == [PART["text"]]
+    assert isinstance(await channel.send(THREAD, PART | edit), Refused), "a prompt that is gone needs no closing line"
 
 
 async def test_a_file_goes_through_the_current_upload(slack, channel, tmp_path: Path):
