@@ -19,12 +19,12 @@ from filelock import FileLock, Timeout
 
 from app import failpoints
 from app.agent.accept import accept
-from app.agent.dispatch import resume_goals
-from app.agent.gate import invite_first
+from app.agent.approvals.policy import unknown_tools
+from app.agent.goals.dispatch import resume_goals
 from app.agent.harness import Harness
-from app.agent.llm import LiteLLM
-from app.agent.policy import unknown_tools
-from app.agent.sweep import send_unsent
+from app.agent.heartbeat.sweep import send_unsent
+from app.agent.models.llm import LiteLLM
+from app.agent.people.gate import invite_first
 from app.channels import outbox
 from app.clock import Clock, SystemClock
 from app.config import LOCAL_MODEL, Settings, child_environment

@@ -6,11 +6,11 @@ from typing import Any
 import inngest
 
 from app.agent.acknowledge import show_received
-from app.agent.commands import run_command
-from app.agent.decision import COMMANDS, run_decision
+from app.agent.approvals.decision import COMMANDS, run_decision
 from app.agent.harness import Harness
+from app.agent.heartbeat.sweep import sweep
+from app.agent.people.commands import run_command
 from app.agent.steps import DurableSteps, key_of, parse, unless_crashed
-from app.agent.sweep import sweep
 from app.events import CommandReceived, MessageReceived
 
 

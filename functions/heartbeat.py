@@ -4,8 +4,8 @@ from typing import Any
 
 import inngest
 
-from app.agent.beat import run_beat
 from app.agent.harness import Harness
+from app.agent.heartbeat.beat import run_beat
 from app.agent.steps import DurableSteps, unless_crashed
 from app.events import TurnEnded, WakeDue, WorkStepDone
 

@@ -6,14 +6,14 @@ from typing import Any
 import inngest
 from pydantic import ValidationError
 
-from app.agent.dispatch import MODE
+from app.agent.delegation.report import report
+from app.agent.delegation.tasks import receive_task
 from app.agent.flow import Flow
-from app.agent.goal_run import run_try
+from app.agent.goals.dispatch import MODE
+from app.agent.goals.run import run_try
 from app.agent.harness import Harness
 from app.agent.loop import run_turn
-from app.agent.report import report
 from app.agent.steps import DurableSteps, parse, unless_crashed
-from app.agent.tasks import receive_task
 from app.agent.turn import bodies_of
 from app.events import SubagentSpawn, TaskCancelled
 

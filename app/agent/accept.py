@@ -3,9 +3,9 @@
 import asyncio
 
 from app.agent.announce import SEND_WITHIN_S, announce, start_message
-from app.agent.decision import Outcome, take_answer
-from app.agent.gate import admit
+from app.agent.approvals.decision import Outcome, take_answer
 from app.agent.harness import Harness
+from app.agent.people.gate import admit
 from app.clock import milliseconds
 from app.db import Tx
 from app.errors import ServiceUnavailable

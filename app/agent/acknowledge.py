@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from app.agent.conclude import conclude_message
-from app.agent.gate import admit_started
 from app.agent.harness import Harness
+from app.agent.people.gate import admit_started
 from app.events import MessageReceived
 from app.ids import new_id
 from app.sessions.deposit import closed, deposit

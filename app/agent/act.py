@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.agent.announce import announce
-from app.agent.approval import hold
+from app.agent.approvals.request import hold
 from app.agent.artifact import keep_picture, keep_within, limit_bytes
 from app.agent.attend import attend
-from app.agent.delegated import ended, got_on, is_delegated
+from app.agent.delegation.delegated import ended, got_on, is_delegated
+from app.agent.delegation.handover import hand_over
+from app.agent.delegation.task_list import OpenTasks
+from app.agent.delegation.tasks import delegate_apart, send_start
+from app.agent.delegation.tracked import OwnLedger
 from app.agent.flow import Call, Flow, Observation
-from app.agent.handover import hand_over
+from app.agent.goals.inspection import looked_over
+from app.agent.goals.own_goals import OwnGoals
 from app.agent.harness import Harness
-from app.agent.inspection import looked_over
-from app.agent.learned import OwnLearnings
-from app.agent.own_goals import OwnGoals
-from app.agent.task_list import OpenTasks
-from app.agent.tasks import delegate_apart, send_start
+from app.agent.heartbeat.learned import OwnLearnings
+from app.agent.heartbeat.wakes import OwnWakes
+from app.agent.people.undo import keeping_copies
 from app.agent.think import toolbox_of
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult
-from app.agent.tracked import OwnLedger
-from app.agent.undo import keeping_copies
-from app.agent.wakes import OwnWakes
 from app.db import Tx
 from app.errors import BadInput, MoabError
 from app.events import SubagentSpawn

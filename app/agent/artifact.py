@@ -2,8 +2,8 @@
 
 import asyncio
 
+from app.agent.context.picture_file import small_picture
 from app.agent.output import cap, clean
-from app.agent.picture_file import small_picture
 from app.files import write_atomic
 from app.memory.workspace import Workspace
 from app.sessions.calls import CallRecord

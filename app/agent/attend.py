@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from app.agent.flow import Flow
 from app.agent.harness import Harness
-from app.agent.preview import Preview
-from app.agent.progress import say_still_working
+from app.agent.people.preview import Preview
+from app.agent.people.progress import say_still_working
 from app.channels import outbox
 from app.db import Tx
 from app.events import Destination

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from app.agent.delegation.tasks import local_time
 from app.agent.flow import Flow
 from app.agent.harness import Harness
-from app.agent.tasks import local_time
 from app.db import Tx
 from app.sessions import calls, tasks, turns
 from app.sessions.turns import Outcome

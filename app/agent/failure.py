@@ -7,11 +7,11 @@ from typing import Any
 
 from app.agent.announce import announce
 from app.agent.conclude import conclude
-from app.agent.goal_end import fail_try
+from app.agent.delegation.report import fail_task
+from app.agent.goals.end import fail_try
 from app.agent.harness import Harness
-from app.agent.preview import give_up
-from app.agent.report import fail_task
-from app.agent.telling import is_kept, tell
+from app.agent.heartbeat.telling import is_kept, tell
+from app.agent.people.preview import give_up
 from app.channels import outbox
 from app.db import Tx
 from app.sentences import FAILED, MAY_BE_DONE, NOTHING_DONE, TRY_AGAIN, WAS_DONE, say

@@ -9,9 +9,9 @@ from app.agent.announce import announce, reply_event
 from app.agent.ending import note_ending
 from app.agent.flow import Ending, Flow
 from app.agent.harness import Harness
-from app.agent.preview import in_its_place
-from app.agent.telling import is_silent, keep
-from app.agent.wakes import rings
+from app.agent.heartbeat.telling import is_silent, keep
+from app.agent.heartbeat.wakes import rings
+from app.agent.people.preview import in_its_place
 from app.channels import outbox
 from app.db import Tx
 from app.events import Destination, TurnEnded

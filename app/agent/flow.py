@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from app.agent.llm import Trouble
-from app.agent.models import Models
-from app.agent.policy import Policy
+from app.agent.approvals.policy import Policy
+from app.agent.models.chosen import Models
+from app.agent.models.llm import Trouble
 
 
 class Frozen(BaseModel):

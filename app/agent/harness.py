@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
-from app.agent.llm import LLM
+from app.agent.models.llm import LLM
 from app.agent.tool import Toolbox
 from app.channels.channel import Channel
 from app.clock import Clock

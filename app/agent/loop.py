@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from app.agent.flow import Ask, Call, Compaction, Ending, Fetching, Flow, Hearing, Observation, Thought
-from app.agent.llm import Trouble
+from app.agent.models.llm import Trouble
 from app.agent.recovery import EXPLANATIONS, MAX_COMPACTIONS, SUMMARY_TRIES, Trials, next_move
 from app.agent.repetition import NOTE_AFTER, STOP_AFTER, STOPPED, of_round
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.agent.announce import announce
-from app.agent.approval_text import ended_text
-from app.agent.closing import close, decided_event
+from app.agent.approvals.closing import close, decided_event
+from app.agent.approvals.text import ended_text
 from app.agent.harness import Harness
 from app.db import Tx
 from app.errors import NotFound

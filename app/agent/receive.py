@@ -5,15 +5,15 @@ import logging
 from typing import Any
 
 from app.agent.announce import announce
+from app.agent.approvals.closing import supersede
+from app.agent.approvals.policy import FILE, Policy, cautious_policy, make_policy, origin_of
 from app.agent.backlog import take_up
-from app.agent.bootstrap import standing
-from app.agent.closing import supersede
+from app.agent.context.bootstrap import standing
 from app.agent.flow import Flow, Stop, Taken
-from app.agent.gate import admit_started
 from app.agent.harness import Harness
-from app.agent.models import choose_models
-from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
-from app.agent.preview import give_up
+from app.agent.models.chosen import choose_models
+from app.agent.people.gate import admit_started
+from app.agent.people.preview import give_up
 from app.agent.replay import take_again
 from app.channels import outbox
 from app.db import Tx

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.agent.llm import Trouble
+from app.agent.models.llm import Trouble
 
 WAITS_S = (2.0, 8.0, 30.0)
 """Pauses where the provider names none."""

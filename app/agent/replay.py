@@ -4,10 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from app.agent.announce import announce
-from app.agent.closing import supersede
+from app.agent.approvals.closing import supersede
 from app.agent.flow import Flow, Taken
 from app.agent.harness import Harness
-from app.agent.models import Models, choose_models
+from app.agent.models.chosen import Models, choose_models
 from app.db import Tx
 from app.events import MessageReceived
 from app.sessions import branch, deposit, session, turns, usage

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from app.agent import spending
 from app.agent.attend import attend
-from app.agent.briefing import Look, brief
+from app.agent.context.briefing import Look, brief
+from app.agent.context.pictures import BLIND, has_pictures
+from app.agent.context.state_block import open_work
 from app.agent.fetch import files_to_fetch
 from app.agent.flow import Call, Flow, Thought
 from app.agent.harness import Harness
-from app.agent.llm import Asking, Completion, Facts, ModelFailure
-from app.agent.pictures import BLIND, has_pictures
-from app.agent.preview import FIRST_AFTER_LOOKS, Preview
+from app.agent.models import spending
+from app.agent.models.llm import Asking, Completion, Facts, ModelFailure
+from app.agent.people.preview import FIRST_AFTER_LOOKS, Preview
 from app.agent.recovery import pause_s
 from app.agent.repetition import fingerprint
-from app.agent.state_block import open_work
 from app.agent.tool import Effect, Toolbox
 from app.agent.transcribe import recordings_to_hear
 from app.channels import outbox

@@ -3,14 +3,14 @@
 import functools
 
 from app.agent.act import act, observe
-from app.agent.approval import prompt
-from app.agent.compaction import compact
+from app.agent.approvals.request import prompt
+from app.agent.context.compaction import compact
 from app.agent.fetch import fetch
 from app.agent.finish import finish
 from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.loop import Bodies
-from app.agent.speak import speak
+from app.agent.people.speak import speak
 from app.agent.think import think
 from app.agent.transcribe import transcribe
 

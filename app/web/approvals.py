@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.agent.announce import announce
-from app.agent.decision import OPERATOR, Outcome, Person, decide
+from app.agent.approvals.decision import OPERATOR, Outcome, Person, decide
 from app.agent.harness import Harness
 from app.db import Tx
 from app.errors import NotFound

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from fastapi import APIRouter
 
 from app.agent.harness import Harness
-from app.agent.learned import drop, promote
+from app.agent.heartbeat.learned import drop, promote
 from app.db import Tx
 from app.memory import learnings
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from app.agent.gate import make_code
 from app.agent.harness import Harness
+from app.agent.people.gate import make_code
 from app.db import Tx, moment
 from app.errors import NotFound
 from app.sessions import people, person_records

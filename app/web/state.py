@@ -7,12 +7,12 @@ from typing import Any
 from fastapi import APIRouter
 from sqlalchemy import select
 
-from app.agent import checklist
 from app.agent.announce import announce
-from app.agent.folders import watching_of
-from app.agent.goal_orders import list_goals
+from app.agent.goals.folders import watching_of
+from app.agent.goals.orders import list_goals
 from app.agent.harness import Harness
-from app.agent.night import is_night
+from app.agent.heartbeat import checklist
+from app.agent.heartbeat.night import is_night
 from app.agent.outside import open_calls
 from app.db import Tx, moment
 from app.errors import ServiceUnavailable

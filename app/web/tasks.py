@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.agent.delegation.supervise import run_monitor
 from app.agent.harness import Harness
-from app.agent.supervise import run_monitor
 from app.db import Tx
 from app.ids import new_id
 from app.work import overview, tracking

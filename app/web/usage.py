@@ -4,8 +4,8 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any, Literal
 
-from app.agent.budget import limits_of
 from app.agent.harness import Harness
+from app.agent.models.budget import limits_of
 from app.db import moment
 from app.sessions import usage
 

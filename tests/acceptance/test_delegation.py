@@ -3,7 +3,7 @@
 import pytest
 
 from app.agent.act import STOPPED_BY_USER
-from app.agent.commands import STOPPED_TASK
+from app.agent.people.commands import STOPPED_TASK
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.rules import check_transcripts
 from tests.acceptance.service import Service, until

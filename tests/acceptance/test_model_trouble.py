@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from app.agent.context import NUDGE
-from app.agent.llm import Trouble
+from app.agent.context.build import NUDGE
 from app.agent.loop import TOO_MANY_STEPS, TWICE_EMPTY
+from app.agent.models.llm import Trouble
 from app.agent.recovery import EXPLANATIONS
 from app.agent.repetition import STOP_AFTER, STOPPED
 from tests.acceptance.conftest import MakeService

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from app.agent.llm import Asking, Completion, LiteLLM
 from app.agent.loop import run_turn
+from app.agent.models.llm import Asking, Completion, LiteLLM
 from app.agent.turn import bodies_of
 from app.config import MODEL_CLIENT_VARIABLES
 from app.tables import calls, usage

@@ -16,14 +16,18 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.agent import accept, act, approval, compaction, decision, fetch, finish, speak, think, transcribe
+from app.agent import accept, act, fetch, finish, think, transcribe
 from app.agent import receive as receive_module
-from app.agent.commands import run_command
+from app.agent.approvals import decision
+from app.agent.approvals import request as approval
+from app.agent.approvals.policy import Policy
+from app.agent.context import compaction
 from app.agent.flow import Ask, Ending, Flow
 from app.agent.harness import Harness
-from app.agent.llm import PLAIN, Asking, Completion, Facts, ModelFailure, ToolWish
 from app.agent.loop import run_turn
-from app.agent.policy import Policy
+from app.agent.models.llm import PLAIN, Asking, Completion, Facts, ModelFailure, ToolWish
+from app.agent.people import speak
+from app.agent.people.commands import run_command
 from app.agent.receive import receive
 from app.agent.tool import Effect, Tool, Toolbox, ToolContext, ToolResult, tool
 from app.agent.turn import bodies_of

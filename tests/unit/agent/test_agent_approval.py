@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event as sql_event
 
-from app.agent import approval
 from app.agent.act import act
-from app.agent.approval_text import fenced, prompt_of, shown, visible
-from app.agent.closing import sweep_approvals
-from app.agent.decision import Person, decide, run_decision
+from app.agent.approvals import request as approval
+from app.agent.approvals.closing import sweep_approvals
+from app.agent.approvals.decision import Person, decide, run_decision
+from app.agent.approvals.policy import FILE, make_policy, unknown_tools
+from app.agent.approvals.text import fenced, prompt_of, shown, visible
 from app.agent.flow import Flow, Observation
-from app.agent.policy import FILE, make_policy, unknown_tools
 from app.agent.think import think
 from app.channels.channel import Sent
 from app.channels.delivery import deliver_next

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app import engines
-from app.agent import approval
-from app.agent.llm import Completion
+from app.agent.approvals import request as approval
+from app.agent.models.llm import Completion
 from app.events import CommandReceived, Destination, MessageReceived, Sender
 from app.sessions import approvals
 from app.tables import approvals as approval_rows

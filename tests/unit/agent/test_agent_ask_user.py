@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.agent.accept import accept
-from app.agent.llm import Completion
+from app.agent.models.llm import Completion
 from app.agent.tool import Toolbox
 from app.events import CommandReceived, Destination, MessageReceived, Sender
 from app.tables import approvals as approval_rows

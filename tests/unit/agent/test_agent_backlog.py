@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.agent.accept import accept
-from app.agent.llm import Completion
+from app.agent.heartbeat.sweep import send_unsent
 from app.agent.loop import OFFER, run_turn
-from app.agent.sweep import send_unsent
+from app.agent.models.llm import Completion
 from app.agent.turn import bodies_of
 from app.events import Destination
 from app.sessions.deposit import deposit

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import event, insert
 
-from app.agent.bootstrap import MAX_CHARS, TITLE, standing
+from app.agent.context.bootstrap import MAX_CHARS, TITLE, standing
+from app.agent.context.state_block import MAX_CHARS as BLOCK_CHARS
+from app.agent.context.state_block import state_note
 from app.agent.finish import finish
-from app.agent.state_block import MAX_CHARS as BLOCK_CHARS
-from app.agent.state_block import state_note
 from app.agent.think import think
 from app.goal_tables import goals, tries
 from app.sessions import session

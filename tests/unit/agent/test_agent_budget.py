@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.agent.budget import Limit, limits_of, refusal
-from app.agent.llm import Completion, Facts, ModelFailure, Trouble
+from app.agent.models.budget import Limit, limits_of, refusal
+from app.agent.models.llm import Completion, Facts, ModelFailure, Trouble
 from app.agent.think import think
 from app.config import Settings
 from app.sessions import session

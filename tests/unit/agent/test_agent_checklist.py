@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.agent.checklist import (
+from app.agent.heartbeat.checklist import (
     EVERY,
     FILE,
     LONGEST,
@@ -19,8 +19,8 @@ from app.agent.checklist import (
     pause_after,
     verdict_of,
 )
-from app.agent.housekeeping import look_around
-from app.agent.llm import Completion, ModelFailure, Trouble
+from app.agent.heartbeat.housekeeping import look_around
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.memory.workspace import SEED
 from app.tables import deliveries, messages, rounds
 from app.web.usage import usage_report

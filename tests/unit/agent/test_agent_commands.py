@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.agent import commands
 from app.agent.act import act
-from app.agent.commands import HELP, run_command
-from app.agent.llm import Completion
+from app.agent.models.llm import Completion
+from app.agent.people import commands
+from app.agent.people.commands import HELP, run_command
 from app.agent.think import think
 from app.events import CommandReceived, Destination
 from app.sessions import calls, deposit, session

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from app.agent.briefing import Look, fit
-from app.agent.compaction import SHORTENED, compact
-from app.agent.context import build_context
-from app.agent.coverage import plan
+from app.agent.context.briefing import Look, fit
+from app.agent.context.build import build_context
+from app.agent.context.compaction import SHORTENED, compact
+from app.agent.context.coverage import plan
+from app.agent.context.summary import HEADINGS, OPENING, accepted
 from app.agent.flow import Compaction, Flow
-from app.agent.llm import Completion, Facts, ModelFailure, Trouble
-from app.agent.summary import HEADINGS, OPENING, accepted
+from app.agent.models.llm import Completion, Facts, ModelFailure, Trouble
 from app.agent.think import think
 from app.sessions import calls, session, transcript
 from app.sessions.transcript import Entry

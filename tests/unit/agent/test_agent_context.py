@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.agent.context import (
+from app.agent.context.build import (
     DRAFT,
     EMPTY,
     NO_RESULT,
@@ -21,8 +21,8 @@ from app.agent.context import (
     build_context,
     user_text,
 )
-from app.agent.coverage import visible
-from app.agent.summary import OPENING
+from app.agent.context.coverage import visible
+from app.agent.context.summary import OPENING
 from app.sessions.transcript import Entry
 from tests.unit.agent.transcripts import (
     MARK,

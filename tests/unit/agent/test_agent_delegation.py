@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from app.agent.act import act, observe
-from app.agent.commands import STOPPED_TASK, run_command
-from app.agent.context import NOT_RUN
+from app.agent.context.build import NOT_RUN
+from app.agent.delegation.report import NO_ANSWER, report
+from app.agent.delegation.tasks import task_message
 from app.agent.failure import TASK_FAILED, tell_failure
 from app.agent.flow import Flow, Observation
+from app.agent.heartbeat.sweep import sweep
+from app.agent.people.commands import STOPPED_TASK, run_command
 from app.agent.receive import receive
-from app.agent.report import NO_ANSWER, report
-from app.agent.sweep import sweep
-from app.agent.tasks import task_message
 from app.agent.think import think
 from app.events import CommandReceived, Destination, SubagentSpawn
 from app.sessions import session

@@ -7,8 +7,8 @@ import pytest
 from app.agent.accept import accept
 from app.agent.act import act
 from app.agent.finish import finish
-from app.agent.llm import Completion
-from app.agent.sweep import sweep
+from app.agent.heartbeat.sweep import sweep
+from app.agent.models.llm import Completion
 from app.agent.think import think
 from app.sessions import session
 from app.sessions.edits import MARK

@@ -13,7 +13,7 @@ from app.agent.act import act
 from app.agent.failure import tell_failure
 from app.agent.finish import finish
 from app.agent.flow import Flow
-from app.agent.llm import ModelFailure, Trouble
+from app.agent.models.llm import ModelFailure, Trouble
 from app.agent.think import think
 from app.agent.tool import Toolbox
 from app.cli.runs_text import run_page, runs_table

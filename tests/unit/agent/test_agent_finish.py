@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from app.agent.context import DRAFT
+from app.agent.context.build import DRAFT
 from app.agent.finish import finish
 from app.agent.flow import Ending, Flow
-from app.agent.llm import Completion, ModelFailure, Trouble
 from app.agent.loop import OFFER
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.agent.recovery import EXPLANATIONS
 from app.agent.think import think
 from app.channels.delivery import deliver_next

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.agent.context import NUDGE, build_context
-from app.agent.provider import marked, takes_marks
+from app.agent.context.build import NUDGE, build_context
+from app.agent.models.provider import marked, takes_marks
 from app.config import MODEL_CLIENT_VARIABLES
 from app.sessions.transcript import Entry
 from tests.unit.agent.transcripts import DATA_URL, MARK, PICTURES, answered, call, said, transcripts

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.agent.accept import accept
-from app.agent.gate import invite_first, make_code
+from app.agent.people.gate import invite_first, make_code
 from app.events import CommandReceived, Destination, MessageReceived, Sender
 from app.ids import new_code, read_code
 from app.sentences import GROUP_PAIRED, STRANGER, WRONG_CODE, say

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.agent.llm import Asking, Completion, LiteLLM, ModelFailure, ToolWish, Trouble, classify
+from app.agent.models.llm import Asking, Completion, LiteLLM, ModelFailure, ToolWish, Trouble, classify
 from app.config import MODEL_CLIENT_VARIABLES
 from tests.fakes.model_server import ModelServer
 from tests.unit.agent.transcripts import DATA_URL

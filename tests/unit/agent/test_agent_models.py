@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import update
 
 from app.agent.flow import Flow
-from app.agent.llm import Asking, Completion, Facts, LiteLLM, ModelFailure, Trouble
-from app.agent.models import choose_models
-from app.agent.provider import may_think, thinking_of
+from app.agent.models.chosen import choose_models
+from app.agent.models.llm import Asking, Completion, Facts, LiteLLM, ModelFailure, Trouble
+from app.agent.models.provider import may_think, thinking_of
 from app.agent.think import think
 from app.config import LOCAL_MODEL, MODEL_CLIENT_VARIABLES, Settings
 from app.sessions import session

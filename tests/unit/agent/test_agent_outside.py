@@ -9,11 +9,11 @@ import pytest
 from fastapi import FastAPI
 
 from app.agent.act import act
-from app.agent.decision import Person, decide
+from app.agent.approvals.decision import Person, decide
 from app.agent.flow import Flow
-from app.agent.llm import Completion
+from app.agent.heartbeat.sweep import sweep
+from app.agent.models.llm import Completion
 from app.agent.outside import MARK, MAX_RESULT_CHARS, give_result
-from app.agent.sweep import sweep
 from app.agent.think import think
 from app.agent.tool import Toolbox
 from app.errors import ConfigError, NotFound

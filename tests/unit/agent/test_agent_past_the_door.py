@@ -7,8 +7,8 @@ import pytest
 
 from app.agent.accept import accept
 from app.agent.acknowledge import show_received
-from app.agent.commands import run_command
-from app.agent.decision import run_decision
+from app.agent.approvals.decision import run_decision
+from app.agent.people.commands import run_command
 from app.agent.receive import receive
 from app.events import CommandReceived, Destination, MessageReceived, Sender
 from app.tables import messages

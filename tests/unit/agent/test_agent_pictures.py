@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from app.agent.context import build_context
-from app.agent.llm import Facts, ModelFailure, Trouble
+from app.agent.context.build import build_context
+from app.agent.context.picture_file import LONGEST_SIDE_PIXELS, MAX_BYTES, data_urls, small_picture
+from app.agent.context.pictures import MAX_SHOWN, has_pictures, wanted
 from app.agent.loop import run_turn
-from app.agent.picture_file import LONGEST_SIDE_PIXELS, MAX_BYTES, data_urls, small_picture
-from app.agent.pictures import MAX_SHOWN, has_pictures, wanted
-from app.agent.provider import may_think
+from app.agent.models.llm import Facts, ModelFailure, Trouble
+from app.agent.models.provider import may_think
 from app.agent.tool import Toolbox
 from app.agent.turn import bodies_of
 from app.events import Attachment

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.policy import FILE, Policy, cautious_policy, make_policy, origin_of
+from app.agent.approvals.policy import FILE, Policy, cautious_policy, make_policy, origin_of
 from app.agent.receive import policy_now
 from app.config import load_settings
 from app.errors import BadInput, ConfigError

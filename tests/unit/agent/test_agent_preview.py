@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from app.agent import attend as attend_module
-from app.agent.commands import run_command
 from app.agent.failure import tell_failure
 from app.agent.finish import finish
-from app.agent.preview import Preview
+from app.agent.people.commands import run_command
+from app.agent.people.preview import Preview
 from app.agent.think import think
 from app.events import CommandReceived, Destination
 from app.sentences import GIVEN_UP

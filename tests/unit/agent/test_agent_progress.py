@@ -8,11 +8,11 @@ import pytest
 from app.agent import attend as attend_module
 from app.agent.act import act
 from app.agent.attend import attend
+from app.agent.delegation.tasks import receive_task
 from app.agent.finish import finish
 from app.agent.flow import Flow
-from app.agent.llm import Completion
-from app.agent.progress import say_still_working
-from app.agent.tasks import receive_task
+from app.agent.models.llm import Completion
+from app.agent.people.progress import say_still_working
 from app.agent.think import think
 from app.channels.delivery import deliver_next
 from app.events import SubagentSpawn

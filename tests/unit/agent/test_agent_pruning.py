@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.agent.pruning import CLEARED, HARD_CLEAR_OVER_CHARS, SOFT_TRIM_OVER_CHARS, prune, shrink, size
+from app.agent.context.pruning import CLEARED, HARD_CLEAR_OVER_CHARS, SOFT_TRIM_OVER_CHARS, prune, shrink, size
 
 Message = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.agent.llm import Trouble
+from app.agent.models.llm import Trouble
 from app.agent.recovery import EXPLANATIONS, MAX_SHRINKS, MAX_WAITS, Trials, next_move, pause_s
 
 NONE = Trials()

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from app.agent.act import act
-from app.agent.state_block import MAX_LINES, open_work, state_note
+from app.agent.context.state_block import MAX_LINES, open_work, state_note
 from app.agent.think import think
 from app.sessions import session, transcript
 from app.tables import approvals, tasks

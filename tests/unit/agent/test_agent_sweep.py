@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from app.agent.heartbeat.sweep import send_unsent, sweep
 from app.agent.loop import run_turn
-from app.agent.sweep import send_unsent, sweep
 from app.agent.turn import bodies_of
 from app.channels import outbox
 from app.channels.channel import Later

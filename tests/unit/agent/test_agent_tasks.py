@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.agent.act import act
+from app.agent.delegation.report import report
+from app.agent.delegation.task_list import OpenTasks
+from app.agent.delegation.tasks import MACHINE, MAX_OPEN, parse_moment, receive_task, start_event
 from app.agent.failure import TASK_FAILED, tell_failure
 from app.agent.flow import Flow
-from app.agent.llm import Completion
-from app.agent.report import report
-from app.agent.sweep import sweep
-from app.agent.task_list import OpenTasks
-from app.agent.tasks import MACHINE, MAX_OPEN, parse_moment, receive_task, start_event
+from app.agent.heartbeat.sweep import sweep
+from app.agent.models.llm import Completion
 from app.agent.think import think
 from app.errors import NotFound
 from app.events import SubagentSpawn

@@ -6,15 +6,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from app.agent.delegation.report import end_task
 from app.agent.failure import tell_failure
 from app.agent.finish import finish
 from app.agent.flow import Flow
-from app.agent.night import is_night
-from app.agent.report import end_task
-from app.agent.sweep import sweep
-from app.agent.telling import MORNING, home_chat, tell
+from app.agent.heartbeat.night import is_night
+from app.agent.heartbeat.sweep import sweep
+from app.agent.heartbeat.telling import MORNING, home_chat, tell
+from app.agent.heartbeat.wakes import _input
 from app.agent.think import think
-from app.agent.wakes import _input
 from app.config import Settings
 from app.sessions import tasks
 from app.tables import deliveries, messages, notices, turns

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.agent import attend
-from app.agent.context import NUDGE
+from app.agent.context.build import NUDGE
 from app.agent.flow import Flow, Thought
-from app.agent.llm import Completion, ModelFailure, Trouble
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.agent.think import think, toolbox_of
 from app.config import LOCAL_MODEL
 from app.sessions import calls, deposit, session, transcript

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.agent import commands
-from app.agent.llm import Completion
+from app.agent.models.llm import Completion
+from app.agent.people import commands
+from app.agent.people.undo import NOTHING, WORKING
 from app.agent.tool import Toolbox
-from app.agent.undo import NOTHING, WORKING
 from app.sessions import calls, deposit, search
 from app.tables import backups, deliveries, messages, sessions
 from tests.unit.agent.test_agent_commands import say

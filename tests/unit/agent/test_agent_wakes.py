@@ -10,11 +10,11 @@ import pytest
 
 from app.agent.act import act
 from app.agent.flow import Flow
-from app.agent.llm import Completion, ModelFailure, Trouble
-from app.agent.sweep import send_unsent, sweep
+from app.agent.heartbeat.sweep import send_unsent, sweep
+from app.agent.heartbeat.wakes import MACHINE, MAX_OPEN
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.agent.think import think
 from app.agent.tool import Toolbox
-from app.agent.wakes import MACHINE, MAX_OPEN
 from app.events import MessageReceived, ReplyReady, TurnEnded, WakeDue
 from app.sessions import session
 from app.tables import calls as call_rows
@@ -151,7 +151,7 @@ async def test_due_it_is_an_input_of_its_session_that_steers_nobody(home: House)
 
 
 async def test_two_beats_at_once_fire_it_once(home: House) -> None:
-    from app.agent import wakes as waking
+    from app.agent.heartbeat import wakes as waking
     from app.work import wakes as records
 
     await call(home, "schedule_wake", **LATER)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.agent.pictures import attached_pictures, picture_of
+from app.agent.context.pictures import attached_pictures, picture_of
 from app.sessions.calls import CallRecord
 from app.sessions.transcript import Entry
 

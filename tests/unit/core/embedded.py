@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from app import engines
 from app.agent.accept import accept
-from app.agent.sweep import send_unsent
+from app.agent.heartbeat.sweep import send_unsent
 from app.agent.tool import Toolbox
 from app.clock import ManualClock
 from app.engine.history import RunRow

@@ -48,25 +48,25 @@ ONLY = {
     "recording": {"errors"},
     "aloud": {"errors", "recording"},
     "cli.client": {"errors", "events"},
-    "agent.loop": {"agent.flow", "agent.llm", "agent.recovery", "agent.repetition"},
-    "agent.policy": {"errors"},
-    "agent.context": {
-        "agent.coverage",
-        "agent.pictures",
-        "agent.provider",
-        "agent.pruning",
-        "agent.summary",
+    "agent.loop": {"agent.flow", "agent.models.llm", "agent.recovery", "agent.repetition"},
+    "agent.approvals.policy": {"errors"},
+    "agent.context.build": {
+        "agent.context.coverage",
+        "agent.context.pictures",
+        "agent.models.provider",
+        "agent.context.pruning",
+        "agent.context.summary",
         "events",
         "sessions.calls",
         "sessions.transcript",
     },
-    "agent.pictures": {"agent.pruning", "events", "sessions.calls", "sessions.transcript"},
-    "agent.coverage": {"sessions.transcript"},
-    "agent.summary": {"agent.coverage", "events", "sessions.transcript"},
-    "agent.pruning": set[str](),
-    "agent.recovery": {"agent.llm"},
-    "agent.llm": {"agent.provider"},
-    "agent.provider": set[str](),
+    "agent.context.pictures": {"agent.context.pruning", "events", "sessions.calls", "sessions.transcript"},
+    "agent.context.coverage": {"sessions.transcript"},
+    "agent.context.summary": {"agent.context.coverage", "events", "sessions.transcript"},
+    "agent.context.pruning": set[str](),
+    "agent.recovery": {"agent.models.llm"},
+    "agent.models.llm": {"agent.models.provider"},
+    "agent.models.provider": set[str](),
 }
 """Rooms and modules that may know nothing but this of ours (and of their own room, if they are rooms)."""
 
@@ -74,7 +74,7 @@ ENGINE_USERS = {"cli.moab", "engines", "web.runs"}
 """Who may know the embedded engine."""
 
 KEPT = {
-    "litellm": {"agent.llm"},
+    "litellm": {"agent.models.llm"},
     "faster_whisper": {"speech"},
     "av": {"recording"},
     "numpy": {"recording"},
@@ -83,14 +83,14 @@ KEPT = {
     "inngest": {"functions", "agent.steps", "engines"},
     "aiosqlite": set[str](),
     "websockets": {"channels.slack_socket"},
-    "PIL": {"agent.picture_file"},
+    "PIL": {"agent.context.picture_file"},
 }
 """Libraries that are met in one place."""
 
 LATE = {
     ("migrate", "alembic"): "costs 100 ms, only a start needs it",
-    ("agent.llm", "litellm"): "costs two seconds, is loaded in a thread at the first call",
-    ("agent.picture_file", "PIL"): "only a picture needs it",
+    ("agent.models.llm", "litellm"): "costs two seconds, is loaded in a thread at the first call",
+    ("agent.context.picture_file", "PIL"): "only a picture needs it",
     ("local_model", "xllamacpp"): "an optional extra",
     ("speech", "faster_whisper"): "an optional extra, only the worker loads it",
     ("recording", "av"): "an optional extra, only the worker loads it",
@@ -151,7 +151,7 @@ class File:
     @property
     def is_outside_steps(self) -> bool:
         """Whether its code runs between the steps of a run and so must be pure."""
-        return self.is_function or self.module in ("agent.beat", "agent.loop")
+        return self.is_function or self.module in ("agent.heartbeat.beat", "agent.loop")
 
 
 Rule = Callable[[File], Iterator[str]]

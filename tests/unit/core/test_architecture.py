@@ -61,7 +61,7 @@ BROKEN = [
     (rules.arrows, "app/agent/act.py", "from app.web.feed import feed"),
     (rules.arrows, "app/agent/loop.py", "from app.agent.act import act"),
     (rules.arrows, "app/agent/loop.py", "from app.agent.harness import Harness"),
-    (rules.arrows, "app/agent/context.py", "from app.db import Tx"),
+    (rules.arrows, "app/agent/context/build.py", "from app.db import Tx"),
     (rules.arrows, "tools/shell.py", "from app.agent.harness import Harness"),
     (rules.arrows, "tools/shell.py", "from app.db import Database"),
     (rules.arrows, "webhooks/http.py", "from app.sessions import deposit"),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.compaction import SHORTENED
-from app.agent.llm import Completion, Facts, ModelFailure, Trouble
+from app.agent.context.compaction import SHORTENED
+from app.agent.models.llm import Completion, Facts, ModelFailure, Trouble
 from app.tables import messages, usage
 from tests.unit.core.embedded import Embedded, embedded
 from tests.unit.house import message, wishes

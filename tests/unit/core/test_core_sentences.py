@@ -3,7 +3,8 @@
 import re
 
 from app import sentences
-from app.agent import commands, loop
+from app.agent import loop
+from app.agent.people import commands
 from app.sentences import LANGUAGES, MENU, OTHERS, say
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.llm import Completion
+from app.agent.models.llm import Completion
 from app.sessions import deposit, transcript
 from app.speech import Speech
 from tests.unit.core.embedded import embedded
@@ -127,7 +127,7 @@ async def test_listening_to_a_recording(tmp_path: Path) -> None:
 
 IMPORT = """
 import asyncio, sys, time
-from app.agent.llm import LiteLLM
+from app.agent.models.llm import LiteLLM
 
 async def main():
     worst, last, done = 0.0, time.perf_counter(), False

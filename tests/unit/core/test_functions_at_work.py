@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.agent.llm import Completion, ModelFailure, Trouble
 from app.agent.loop import CRASHED
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.channels.channel import Later
 from app.events import CommandReceived, Destination, SubagentSpawn
 from app.sentences import FAILED, NOTHING_DONE, TRY_AGAIN, say

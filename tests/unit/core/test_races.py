@@ -13,7 +13,7 @@ import pytest
 
 from app.agent import finish as finish_module
 from app.agent.accept import accept
-from app.agent.llm import Completion
+from app.agent.models.llm import Completion
 from app.agent.tool import Effect, Toolbox, ToolContext, tool
 from app.sessions import deposit
 from app.tables import deliveries, messages

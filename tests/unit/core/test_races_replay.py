@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.agent.llm import Completion, ModelFailure, Trouble
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.tables import calls, deliveries, messages
 from app.tables import turns as turn_rows
 from tests.unit.agent.test_agent_commands import say

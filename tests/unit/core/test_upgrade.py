@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.agent.llm import Completion, ModelFailure, Trouble
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.tables import messages
 from app.tables import turns as turn_rows
 from tests.unit.core.embedded import Embedded, embedded

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.agent.distillation import LEASE, LONGEST_PAUSE, PAUSE, distil_log
-from app.agent.housekeeping import look_around, prune_log, settle
-from app.agent.llm import Completion, ModelFailure, Trouble
+from app.agent.heartbeat.distillation import LEASE, LONGEST_PAUSE, PAUSE, distil_log
+from app.agent.heartbeat.housekeeping import look_around, prune_log, settle
+from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.memory import distil
 from app.memory.daily_log import LogFile
 from app.memory.distil import KEEP_LOGS_FOR, LONG_LOG_BYTES, MAX_MEMORY_CHARS, accepted, due, outdated

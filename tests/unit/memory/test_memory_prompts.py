@@ -1,6 +1,6 @@
 """The system prompt: what is known, in an order that keeps its beginning stable."""
 
-from app.agent.prompts import DEFAULT_SOUL, compact_prompt, system_prompt
+from app.agent.context.prompts import DEFAULT_SOUL, compact_prompt, system_prompt
 from app.memory.skills import Skill
 from app.memory.workspace import Knowledge
 

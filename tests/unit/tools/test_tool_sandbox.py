@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.agent.approval import _verdict
-from app.agent.policy import Policy
+from app.agent.approvals.policy import Policy
+from app.agent.approvals.request import _verdict
 from app.agent.tool import Tool, ToolResult
 from app.errors import BadInput, ConfigError
 from tests.unit.house import flow

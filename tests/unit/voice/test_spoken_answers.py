@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import aloud
-from app.agent.commands import run_command
 from app.agent.loop import run_turn
+from app.agent.people.commands import run_command
 from app.agent.turn import bodies_of
 from app.aloud import LONGEST_CHARS, read_aloud, spoken_words
 from app.channels.delivery import deliver_next

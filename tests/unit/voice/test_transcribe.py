@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.agent.commands import run_command
 from app.agent.flow import Ending, Hearing
 from app.agent.loop import run_turn
+from app.agent.people.commands import run_command
 from app.agent.transcribe import transcribe
 from app.agent.turn import bodies_of
 from app.errors import BadInput, ConfigError, ServiceUnavailable

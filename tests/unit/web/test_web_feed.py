@@ -7,8 +7,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.agent.commands import run_command
 from app.agent.loop import run_turn
+from app.agent.people.commands import run_command
 from app.agent.turn import bodies_of
 from app.channels.delivery import deliver_next
 from app.errors import NotFound

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.agent.llm import Completion
+from app.agent.models.llm import Completion
 from app.cli.runs_text import usage_table
 from app.sessions import usage
 from app.sessions.usage import Price

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.agent.goal import GoalWish, Made, make_goal
-from app.agent.goal_orders import show_goal
-from app.agent.goal_run import run_try
-from app.agent.llm import PLAIN, Asking, Completion, ModelFailure
+from app.agent.goals.goal import GoalWish, Made, make_goal
+from app.agent.goals.orders import show_goal
+from app.agent.goals.run import run_try
+from app.agent.models.llm import PLAIN, Asking, Completion, ModelFailure
 from app.errors import MoabError
 from app.events import SubagentSpawn
 from app.speech import Transcript

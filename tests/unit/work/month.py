@@ -18,13 +18,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app import failpoints
-from app.agent.beat import run_beat
 from app.agent.flow import Flow
-from app.agent.goal_run import run_try
-from app.agent.llm import PLAIN, Asking, Completion, ModelFailure, Trouble
+from app.agent.goals.run import run_try
+from app.agent.heartbeat.beat import run_beat
+from app.agent.heartbeat.sweep import send_unsent
 from app.agent.loop import run_turn
+from app.agent.models.llm import PLAIN, Asking, Completion, ModelFailure, Trouble
 from app.agent.receive import receive
-from app.agent.sweep import send_unsent
 from app.agent.turn import bodies_of
 from app.channels import outbox
 from app.channels.delivery import deliver_next

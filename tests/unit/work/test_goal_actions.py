@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.agent import goal_step
 from app.agent.act import act
-from app.agent.goal_run import run_try
-from app.agent.own_goals import MACHINE, OwnGoals
+from app.agent.goals import step as goal_step
+from app.agent.goals.own_goals import MACHINE, OwnGoals
+from app.agent.goals.run import run_try
 from app.agent.think import think
 from app.agent.tool import Effect, Toolbox, ToolContext, ToolResult, tool
 from app.errors import BadInput, NotFound, OutsideWorkspace

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.agent import folders
-from app.agent.folders import keep_working, scan_folders
-from app.agent.goal_orders import list_goals
+from app.agent.goals import folders
+from app.agent.goals.folders import keep_working, scan_folders
+from app.agent.goals.orders import list_goals
 from tests.unit.house import House
 from tests.unit.work.goal_house import Engine, told
 

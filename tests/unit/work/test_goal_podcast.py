@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.agent.goal_orders import cancel_goal, continue_goals, retry_goal
-from app.agent.llm import ModelFailure, Trouble
+from app.agent.goals.orders import cancel_goal, continue_goals, retry_goal
+from app.agent.models.llm import ModelFailure, Trouble
 from app.errors import BadInput, NotFound, ServiceUnavailable
 from app.speech import Transcript
 from app.tables import deliveries, observations

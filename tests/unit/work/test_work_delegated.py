@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from app.agent.act import act, observe
+from app.agent.delegation.report import report
+from app.agent.delegation.supervise import run_monitor
+from app.agent.delegation.task_list import OpenTasks
+from app.agent.delegation.tasks import receive_task
 from app.agent.flow import Flow
-from app.agent.report import report
-from app.agent.supervise import run_monitor
-from app.agent.task_list import OpenTasks
-from app.agent.tasks import receive_task
 from app.agent.think import think
 from app.events import SubagentSpawn
 from app.tables import observations, supervision

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.agent import supervise
-from app.agent.supervise import run_monitor
-from app.agent.sweep import send_unsent
+from app.agent.delegation import supervise
+from app.agent.delegation.supervise import run_monitor
+from app.agent.heartbeat.sweep import send_unsent
 from app.tables import deliveries, messages, observations, sessions, turns
 from app.work import ledger, supervision, tracking
 from app.work.observation import Branch, Kind, Observation

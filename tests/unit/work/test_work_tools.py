@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from app.agent.act import act
+from app.agent.context.state_block import open_work
+from app.agent.delegation.tracked import MACHINE, MAX_OPEN
 from app.agent.flow import Flow
-from app.agent.state_block import open_work
 from app.agent.think import think
 from app.agent.tool import Toolbox
-from app.agent.tracked import MACHINE, MAX_OPEN
 from app.tables import calls as call_rows
 from app.tables import observations
 from app.work import ledger, supervision

@@ -1,0 +1,1 @@
+"""Requests that wait for a person: put, decided, closed."""

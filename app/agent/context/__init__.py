@@ -1,0 +1,1 @@
+"""What the model is shown, from the records to the messages of one call."""

@@ -1,0 +1,1 @@
+"""Work given to sub-agents, and tracked work that is looked after."""

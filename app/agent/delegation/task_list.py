@@ -1,0 +1,83 @@
+"""Open tasks as people and models see them: listed with their ids, and cancelled by them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.agent.announce import announce
+from app.agent.delegation.delegated import given_up
+from app.agent.harness import Harness
+from app.db import Tx, moment
+from app.errors import NotFound
+from app.events import TaskCancelled
+from app.ids import new_id
+from app.sessions import calls, session, tasks
+from app.sessions.tasks import OPEN, TaskState
+
+SHOWN_CHARS = 80
+CANCELLED = "Cancelled before the task came to an end."
+
+
+def cancel(tx: Tx, harness: Harness, session_key: str, task_id: str) -> dict[str, Any]:
+    """End a task of this key, or a sub-agent that a turn waits for; the event that ends its run. Raises NotFound."""
+    now = harness.clock.now()
+    row = tasks.find(tx, task_id)
+    if row is not None and row.session_key == session_key:
+        if not tasks.move(tx, task_id, OPEN, TaskState.CANCELLED, now):
+            raise NotFound(f"The task {task_id} has ended already ({row.state}).")
+        stop_session(tx, harness, f"task:{task_id}")
+        return cancelled_event(harness, task_id, session_key)
+    session_id = session.find(tx, session_key)
+    for child in calls.running_children(tx, session_id) if session_id else ():
+        if child.child_key == task_id:
+            calls.finish(tx, child.id, ok=False, result=CANCELLED, now=now)
+            stop_session(tx, harness, task_id)
+            return cancelled_event(harness, task_id, session_key)
+    raise NotFound(f"There is no open task {task_id}.")
+
+
+def stop_session(tx: Tx, harness: Harness, sub_session_key: str) -> None:
+    """Take a sub-agent's session away from its run: it ends at its next step, and a running tool within a second."""
+    given_up(tx, harness, sub_session_key)
+    if sub_session := session.find(tx, sub_session_key):
+        session.stop(tx, sub_session, harness.clock.now())
+
+
+def cancelled_event(harness: Harness, task_id: str, session_key: str) -> dict[str, Any]:
+    """`agent.task.cancelled` under a fresh id."""
+    return TaskCancelled(task_id=task_id, session_key=session_key).to_wire(
+        f"{task_id}:cancelled:{new_id(harness.clock)}"
+    )
+
+
+def describe(tx: Tx, harness: Harness, session_key: str) -> list[str]:
+    """A line for every open task of a key: its id, what it waits for or since when it runs, and its words."""
+    lines = []
+    for row in tasks.open_of_key(tx, session_key):
+        due = moment(row.due_at)
+        waits = f"begins at {harness.daily_log.local(due):%Y-%m-%d %H:%M}" if due else "is about to begin"
+        state = "is running" if row.state == TaskState.RUNNING else waits
+        lines.append(f"{row.id} {state}: {_short(row.task)}")
+    session_id = session.find(tx, session_key)
+    for child in calls.running_children(tx, session_id) if session_id else ():
+        lines.append(f"{child.child_key} is running, a turn waits for it: {_short(child.arguments)}")
+    return lines
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN_CHARS else flat[: SHOWN_CHARS - 1] + "…"
+
+
+@dataclass(frozen=True)
+class OpenTasks:
+    """The open tasks of one conversation's key. Implements `Tasks` of the tool contract."""
+
+    harness: Harness
+    session_key: str
+
+    async def listed(self) -> list[str]:
+        return await self.harness.db.read(describe, self.harness, self.session_key)
+
+    async def cancel(self, task_id: str) -> None:
+        event = await self.harness.db.write(cancel, self.harness, self.session_key, task_id)
+        await announce(self.harness, [event])

@@ -1,0 +1,1 @@
+"""Goals: made, worked on step by step, ended."""

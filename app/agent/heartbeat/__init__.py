@@ -1,0 +1,1 @@
+"""What the heartbeat does and what is kept for it."""

@@ -1,0 +1,138 @@
+"""What the service tells of its own accord: at once by day, in one summary in the morning what fell into the night."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy import select, update
+
+from app.agent.announce import reply_event
+from app.agent.approvals.closing import Place
+from app.agent.harness import Harness
+from app.agent.heartbeat.night import is_night
+from app.channels import outbox
+from app.db import Tx, insert_if_absent, moment
+from app.events import Destination, wire_safe
+from app.sessions import session
+from app.tables import messages, notices, sessions
+
+AWAKE_FOR = timedelta(minutes=30)
+"""Who has written within this time is awake, whatever the hour."""
+
+MORNING = "Good morning. This came up during the night:"
+
+
+class Chat(Protocol):
+    """Where something is told: a channel's name and a destination in its terms."""
+
+    @property
+    def channel(self) -> str: ...
+    @property
+    def destination(self) -> Mapping[str, Any]: ...
+
+
+def tell(
+    tx: Tx,
+    harness: Harness,
+    key: str,
+    session_id: str,
+    chat: Chat,
+    text: str,
+    *,
+    critical: bool = False,
+    run_id: str | None = None,
+) -> list[dict[str, Any]]:
+    """Tell `text` in a chat, once per `key`; the events that send it. Safe to repeat.
+
+    At night only what is `critical` is told at once, or what is said to somebody who is up; the rest waits for the
+    morning. A chat of a channel that is not there is told nothing. `run_id` is of the turn whose answer this is.
+    """
+    if chat.channel not in harness.channels or is_kept(tx, key):
+        return []
+    if not critical and not outbox.exists(tx, key) and is_silent(tx, harness, session_id):
+        keep(tx, harness, key, session_id, chat, text)
+        return []
+    return _put(tx, harness, key, session_id, chat, text, run_id)
+
+
+def is_silent(tx: Tx, harness: Harness, session_id: str) -> bool:
+    """Whether nothing is to be told in a session now: it is night, and nobody has written there lately."""
+    now = harness.clock.now()
+    if not is_night(now, harness.daily_log.zone, harness.settings.quiet):
+        return False
+    said = select(messages.c.created_at).where(messages.c.session_id == session_id, messages.c.origin == "person")
+    last = moment(tx.scalar(said.order_by(messages.c.id.desc()).limit(1)))
+    return last is None or last < now - AWAKE_FOR
+
+
+def keep(tx: Tx, harness: Harness, key: str, session_id: str, chat: Chat, text: str) -> None:
+    """Keep `text` for the morning, once per `key`."""
+    row = {
+        "key": key,
+        "session_id": session_id,
+        "channel": chat.channel,
+        "destination": wire_safe(chat.destination),
+        "text": wire_safe(text),
+        "created_at": harness.clock.now(),
+    }
+    insert_if_absent(tx, notices, row)
+
+
+def is_kept(tx: Tx, key: str) -> bool:
+    """Whether a text of this key was kept for a morning."""
+    return tx.scalar(select(notices.c.id).where(notices.c.key == key)) is not None
+
+
+def tell_kept(tx: Tx, harness: Harness) -> list[dict[str, Any]]:
+    """Once the night is over: what was kept in it, one message for each chat; the events that send them."""
+    rows = tx.execute(select(notices).where(notices.c.told_at.is_(None)).order_by(notices.c.id)).all()
+    now = harness.clock.now()
+    if not rows or is_night(now, harness.daily_log.zone, harness.settings.quiet):
+        return []
+    chats: dict[str, list[Any]] = {}
+    for row in rows:
+        chats.setdefault(f"{row.channel}:{row.destination}", []).append(row)
+    return [event for found in chats.values() for event in _tell_chat(tx, harness, found, now)]
+
+
+def _tell_chat(tx: Tx, harness: Harness, rows: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
+    untold = notices.c.id.in_([row.id for row in rows]), notices.c.told_at.is_(None)
+    if not tx.execute(update(notices).where(*untold).values(told_at=now)).rowcount:
+        return []  # somebody was faster
+    texts = [row.text for row in rows]
+    text = "\n\n".join([MORNING, *texts])
+    return _put(tx, harness, f"morning/{rows[0].id}", rows[0].session_id, rows[0], text)
+
+
+def _put(
+    tx: Tx, harness: Harness, key: str, session_id: str, chat: Chat, text: str, run_id: str | None = None
+) -> list[dict[str, Any]]:
+    if chat.channel not in harness.channels:
+        return []
+    outbox.put(
+        tx,
+        key,
+        session_id=session_id,
+        run_id=run_id,
+        kind="notice",
+        channel=chat.channel,
+        destination=Destination.model_validate(chat.destination),
+        parts=harness.channels[chat.channel].parts(text),
+        text=text,
+        now=harness.clock.now(),
+    )
+    return [reply_event(harness, Place(chat.channel, chat.destination), session.key_of(tx, session_id))]
+
+
+def home_chat(tx: Tx, harness: Harness) -> Any | None:
+    """Where the service speaks of its own accord: (session_id, session_key, channel, destination) of the chat in which
+    a person has written last. None if nobody ever did.
+    """
+    query = (
+        select(messages.c.session_id, sessions.c.key.label("session_key"), messages.c.channel, messages.c.destination)
+        .join(sessions, sessions.c.id == messages.c.session_id)
+        .where(messages.c.origin == "person", messages.c.channel.in_(list(harness.channels)))
+        .order_by(messages.c.id.desc())
+        .limit(1)
+    )
+    return tx.execute(query).first()

@@ -1,0 +1,1 @@
+"""Models: the one client, what they cost, which one answers."""
