@@ -80,7 +80,7 @@ def test_strangers_and_what_is_not_signed_stay_outside(service: Service, slack: 
 
 
 def test_a_slash_command_and_a_button_do_what_they_say(make_service: MakeService, slack: SlackStage) -> None:
-    service = make_service(**slack.settings(), TOOL_POLICY="bash=ask").start()
+    service = make_service(**slack.settings(), TOOL_POLICY="bash=ask", APPROVAL_ADMINS=f"slack:{ADA}").start()
     chat = slack.chat()
     bash = {"name": "bash", "arguments": {"command": "echo x >> lines.txt"}}
     service.stage.script(chat.tag, {"text": "done", "when": {"has_result_of": "bash"}}, {"tool_calls": [bash]})

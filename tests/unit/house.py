@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from app.agent import accept, act, fetch, finish, think, transcribe
+from app.agent import accept, act, fetch, finish, outside, think, transcribe
 from app.agent import receive as receive_module
 from app.agent.approvals import decision
 from app.agent.approvals import request as approval
@@ -24,6 +24,7 @@ from app.agent.approvals.policy import Policy
 from app.agent.context import compaction
 from app.agent.flow import Ask, Ending, Flow
 from app.agent.harness import Harness
+from app.agent.heartbeat import wakes
 from app.agent.loop import run_turn
 from app.agent.models.llm import PLAIN, Asking, Completion, Facts, ModelFailure, ToolWish
 from app.agent.people import speak
@@ -395,10 +396,12 @@ REACHING = (
     decision,
     fetch,
     finish,
+    outside,
     receive_module,
     speak,
     think,
     transcribe,
+    wakes,
     delivery,
 )
 """The modules with failpoints."""

@@ -21,7 +21,7 @@ from app.tables import approvals, turns
 from app.tables import calls as call_rows
 from app.web.api import api_router, explain_errors
 from tests.unit.core.embedded import Embedded, embedded
-from tests.unit.house import RUN, House, ask, begin, message, run_id, wishes
+from tests.unit.house import RUN, House, ask, begin, kill_at, message, run_id, wishes
 from tools.outside import outside_tools
 from tools.toolbox import make_toolbox
 
@@ -102,6 +102,17 @@ async def test_a_failure_and_a_long_result(house: House, tools: Toolbox) -> None
     assert given.done and result(house).ok is False
     assert result(house).result.endswith("x\n[The result was longer.]")
     assert await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"}) == {"kind": "done", "ok": False}
+
+
+async def test_killed_after_it_was_taken_the_same_once_more_wakes_the_turn(house: House, tools: Toolbox) -> None:
+    flow, name = await call(house, tools)
+    with kill_at("outside.given"):
+        await give_result(house.harness, name, "a cat", True)
+    assert house.sender.of("agent.approval.decided") == []
+    again = await give_result(house.harness, name, "a dog", True)
+    assert not again.done and len(house.sender.of("agent.approval.decided")) == 1
+    assert (await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"}))["kind"] == "done"
+    assert result(house).result == f"{MARK}\na cat"
 
 
 async def test_what_nobody_waits_for_is_refused(house: House, tools: Toolbox) -> None:

@@ -11,7 +11,7 @@ import pytest
 from app.agent.act import act
 from app.agent.flow import Flow
 from app.agent.heartbeat.sweep import send_unsent, sweep
-from app.agent.heartbeat.wakes import MACHINE, MAX_OPEN
+from app.agent.heartbeat.wakes import MACHINE, MAX_OPEN, fire_due
 from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.agent.think import think
 from app.agent.tool import Toolbox
@@ -20,7 +20,7 @@ from app.sessions import session
 from app.tables import calls as call_rows
 from app.tables import messages, turns, wakes
 from tests.unit.core.embedded import Embedded, embedded
-from tests.unit.house import SESSION, House, ask, begin, make_house, message, run_id, wishes
+from tests.unit.house import SESSION, House, ask, begin, kill_at, make_house, message, run_id, wishes
 from tools.wakes import cancel_wake, list_wakes, schedule_wake
 
 TOOLS = Toolbox.of(schedule_wake, list_wakes, cancel_wake)
@@ -166,9 +166,8 @@ async def test_two_beats_at_once_fire_it_once(home: House) -> None:
 async def test_killed_before_its_start_signal_it_is_sent_at_the_next_start(home: House) -> None:
     await call(home, "schedule_wake", **LATER)
     home.clock.advance(2 * 3600)
-    home.sender.broken = True
-    await sweep(home.harness)
-    home.sender.broken = False
+    with kill_at("wake.committed"):
+        await fire_due(home.harness)
     assert home.sender.of("agent.message.received") == []
     assert await send_unsent(home.rebooted().harness) == 1
     assert home.sender.of("agent.message.received")[0]["data"]["steers"] is False

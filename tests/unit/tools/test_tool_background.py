@@ -277,7 +277,7 @@ async def test_no_descriptor_is_left_open(workspace: Path) -> None:
 
 def test_the_present_process_is_known_and_a_dead_one_is_not() -> None:
     mine = identity_of(os.getpid())
-    assert mine and mine == identity_of(os.getpid()) and "pytest" in mine.arguments
+    assert mine and mine == identity_of(os.getpid()) and "python" in mine.arguments
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert identity_of(child.pid) is None  # a zombie
@@ -288,5 +288,5 @@ def test_the_present_process_is_known_and_a_dead_one_is_not() -> None:
 def test_without_proc_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_BOOT", Path("/nowhere"))
     mine = identity.identity_of(os.getpid())
-    assert mine and mine == identity.identity_of(os.getpid()) and "pytest" in mine.arguments
+    assert mine and mine == identity.identity_of(os.getpid()) and "python" in mine.arguments
     assert identity.identity_of(2**22 + 1) is None
