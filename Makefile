@@ -50,7 +50,7 @@ serve: $(READY)
 test: $(READY)
 	@[ -e $(LOCAL_MODEL) ] || $(MAKE) local-model </dev/null || $(call say,Its tests will be skipped.)
 	@[ -e $(VOICE) ] || $(MAKE) voice </dev/null || $(call say,Its tests will be skipped.)
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(READY)
 	@$(PY) -m ruff check $(CODE)
