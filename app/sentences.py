@@ -37,6 +37,7 @@ MENU = (
     ("undo", "Take back the last exchange"),
     ("search", "Look for what was said"),
     ("model", "Show or change the model"),
+    ("voice", "Have answers read aloud, or not"),
     ("timezone", "Say where you are in time"),
     ("help", "List all commands"),
 )
@@ -176,6 +177,12 @@ OTHERS: dict[str, tuple[str, str, str, str]] = {
         "Il n'y a rien à annuler.",
         "No hay nada que deshacer.",
         "Não há nada a desfazer.",
+    ),
+    "Have answers read aloud, or not": (
+        "Antworten vorlesen lassen oder nicht",
+        "Faire lire les réponses à voix haute, ou non",
+        "Leer las respuestas en voz alta, o no",
+        "Ler as respostas em voz alta, ou não",
     ),
     "There are no open tasks.": (
         "Es gibt keine offenen Aufgaben.",
