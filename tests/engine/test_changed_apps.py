@@ -65,7 +65,7 @@ async def test_a_changed_function_goes_on_with_its_new_configuration(tmp_path: P
     changed = sleeper("f", trigger=inngest.TriggerEvent(event="other"))
     async with running(path, lambda client: [changed(client)], clock=lab.clock) as lab:
         await lab.send("go")
-        await lab.pass_time(61, step_s=10)
+        await lab.pass_time(70, step_s=10)
         assert (await lab.run_of(event_id)).run.output == "f", "its open runs go on"
         assert len(await lab.runs_of("rec-f")) == 1, "the old trigger starts nothing"
         await lab.send("other")

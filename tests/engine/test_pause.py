@@ -37,7 +37,7 @@ async def test_events_queue_up_and_what_has_begun_goes_on(tmp_path: Path) -> Non
         await lab.engine.pause("rec-naps")
         for number in (2, 3):
             await lab.send("go", {"n": number})
-        await lab.pass_time(61, step_s=10)
+        await lab.pass_time(70, step_s=10)
         assert [(run.status, run.output) for run in await lab.runs_of("rec-naps")] == [("Completed", 1)]
     async with running(path, Naps().build, clock=clock) as lab:
         assert [function.paused for function in await lab.engine.functions()] == [False, True]
@@ -45,7 +45,7 @@ async def test_events_queue_up_and_what_has_begun_goes_on(tmp_path: Path) -> Non
         assert len(await lab.runs_of("rec-naps")) == 1, "also after a restart, and after its app registered anew"
         await lab.engine.resume("rec-naps")
         await lab.engine.idle()
-        await lab.pass_time(61, step_s=10)
+        await lab.pass_time(70, step_s=10)
 
         assert [run.output for run in await lab.runs_of("rec-naps")] == [1, 2, 3, 4], "in order of arrival"
         assert await lab.engine.store.rows("SELECT * FROM held") == []
@@ -72,7 +72,7 @@ async def test_an_invocation_waits_for_the_function_that_it_invokes(tmp_path: Pa
         assert (await lab.run_of(event_id)).run.status == "Running"
         await lab.engine.resume("rec-naps")
         await lab.engine.idle()
-        await lab.pass_time(61, step_s=10)
+        await lab.pass_time(70, step_s=10)
 
         assert (await lab.run_of(event_id)).run.output == "invoked"
 

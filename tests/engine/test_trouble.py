@@ -49,7 +49,7 @@ async def test_a_locked_file_is_named_and_loses_nothing(tmp_path: Path) -> None:
         other.execute("ROLLBACK")
         other.close()
     async with running(path, build, clock=lab.clock) as lab:
-        await lab.pass_time(61, step_s=10)
+        await lab.pass_time(70, step_s=10)
         assert (await lab.run_of(event_id)).run.output == "no"
         assert len(await lab.runs_of("rec-no-steps")) == 0, "what was refused has no effect"
 
