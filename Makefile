@@ -13,11 +13,15 @@ LOCAL_MODEL := $(VENV)/.local-model
 VOICE := $(VENV)/.voice
 CODE := app functions tools webhooks tests
 SESSION ?= default
+BOTH_CORES := -n auto --maxprocesses 4 --dist loadfile
+RACES := $(addprefix tests/unit/core/test_,races.py races_replay.py) \
+	$(addprefix tests/unit/agent/test_agent_,approval_races.py delegation.py tasks.py edits.py wakes.py backlog.py commands.py) \
+	$(addprefix tests/acceptance/test_,steering.py once.py approval.py delegation.py two_services.py kill_anywhere.py commands.py)
 
 # Everything that set-up says goes to stderr: on stdout of `make chat` there are only answers.
 say = echo "$(1)" >&2
 
-.PHONY: help setup local-model voice chat serve test lint
+.PHONY: help setup local-model voice chat serve test races lint
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +31,7 @@ help:
 	@echo "make local-model  install the small model that answers without any key"
 	@echo "make voice        install what turns voice notes into text, on this machine"
 	@echo "make test         set up and run all tests"
+	@echo "make races        the races once more, with starts that get lost"
 	@echo "make lint         ruff and mypy"
 
 setup: $(READY)
@@ -50,7 +55,11 @@ serve: $(READY)
 test: $(READY)
 	@[ -e $(LOCAL_MODEL) ] || $(MAKE) local-model </dev/null || $(call say,Its tests will be skipped.)
 	@[ -e $(VOICE) ] || $(MAKE) voice </dev/null || $(call say,Its tests will be skipped.)
-	@$(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(PY) -m pytest $(BOTH_CORES) $(ARGS)
+
+# Every race with the starts that a real server was measured to lose under a burst (docs/races.md).
+races: $(READY)
+	@STARTS_ARE_LOST=1 $(PY) -m pytest $(BOTH_CORES) $(ARGS) $(RACES)
 
 lint: $(READY)
 	@$(PY) -m ruff check $(CODE)
