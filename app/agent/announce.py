@@ -2,21 +2,31 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from app.agent.harness import Harness
 from app.channels import outbox
+from app.db import Tx
 from app.events import Destination, MessageReceived, ReplyReady, message_event_id
 from app.ids import new_id
-from app.sessions import deposit
+from app.sessions import deposit, session
 
 log = logging.getLogger("moab.agent")
 
 SEND_WITHIN_S = 1.0
 SIGNAL_CHARS = 20_000
 LATE_AFTER = timedelta(minutes=10)
+
+
+class Chat(Protocol):
+    """Where something is told: a channel's name and a destination in its terms."""
+
+    @property
+    def channel(self) -> str: ...
+    @property
+    def destination(self) -> Mapping[str, Any]: ...
 
 
 async def announce(harness: Harness, events: Sequence[dict[str, Any]]) -> bool:
@@ -39,6 +49,33 @@ def reply_event(harness: Harness, row: Any, session_key: str, event_id: str | No
         destination=Destination.model_validate(row.destination),
     )
     return ready.to_wire(event_id or f"{outbox.chat_key(ready.channel, ready.destination)}:{new_id(harness.clock)}")
+
+
+def notice(
+    tx: Tx, harness: Harness, key: str, session_id: str, chat: Chat, text: str, run_id: str | None = None
+) -> list[dict[str, Any]]:
+    """Put a text of the service's own out to a chat, once per `key`; the events that send it, none where the chat's
+    channel is not there. `run_id` is of the turn whose answer it is.
+    """
+    if chat.channel not in harness.channels:
+        return []
+    destination = Destination.model_validate(chat.destination)
+    outbox.put(
+        tx,
+        key,
+        session_id=session_id,
+        run_id=run_id,
+        kind="notice",
+        channel=chat.channel,
+        destination=destination,
+        parts=harness.channels[chat.channel].parts(text),
+        text=text,
+        now=harness.clock.now(),
+    )
+    ready = ReplyReady(
+        turn_id="", session_key=session.key_of(tx, session_id), channel=chat.channel, destination=destination
+    )
+    return [ready.to_wire(f"{outbox.chat_key(chat.channel, destination)}:{new_id(harness.clock)}")]
 
 
 def sent_at(stated: str | None, came_in: datetime) -> datetime:

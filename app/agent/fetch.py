@@ -10,14 +10,13 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from app.agent.announce import announce, reply_event
+from app.agent.announce import announce, notice
 from app.agent.attend import attend
 from app.agent.flow import Fetching, Flow
 from app.agent.harness import Harness
-from app.channels import outbox
 from app.channels.channel import Channel, Fetched, Later, Refused
 from app.db import Tx
-from app.events import Attachment, Destination
+from app.events import Attachment
 from app.failpoints import reach
 from app.files import INBOX, safe_name
 from app.sessions import deposit, session
@@ -159,22 +158,10 @@ def _note(tx: Tx, file: Wanted, found: Mapping[str, Any]) -> None:
 def _tell(tx: Tx, harness: Harness, flow: Flow, file: Wanted, fault: str) -> list[dict[str, Any]]:
     """A line to whoever sent the file, so that nobody has to guess what the model was not shown."""
     place = deposit.place_of(tx, flow.session_id, flow.run_id)
-    if place is None or place.channel not in harness.channels:
+    if place is None:
         return []
     text = f"{file.attachment.name or file.attachment.kind.replace('_', ' ').capitalize()}: {fault}"
-    outbox.put(
-        tx,
-        f"fetch/{file.message_id}/{file.number}",
-        session_id=flow.session_id,
-        run_id=None,  # it is no answer of the turn
-        kind="notice",
-        channel=place.channel,
-        destination=Destination.model_validate(place.destination),
-        parts=harness.channels[place.channel].parts(text),
-        text=text,
-        now=harness.clock.now(),
-    )
-    return [reply_event(harness, place, session.key_of(tx, flow.session_id))]
+    return notice(tx, harness, f"fetch/{file.message_id}/{file.number}", flow.session_id, place, text)
 
 
 def megabytes(size: int) -> str:

@@ -8,15 +8,14 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from app.agent.announce import announce, reply_event
+from app.agent.announce import announce, notice
 from app.agent.attend import attend
 from app.agent.flow import Flow, Hearing
 from app.agent.harness import Harness
 from app.agent.output import LIMIT_BYTES, cap
-from app.channels import outbox
 from app.db import Tx
 from app.errors import MoabError, OutsideWorkspace, ServiceUnavailable
-from app.events import Destination, wire_safe
+from app.events import wire_safe
 from app.failpoints import reach
 from app.files import write_atomic
 from app.sessions import deposit, session, turns
@@ -178,20 +177,12 @@ def _close(tx: Tx, harness: Harness, flow: Flow) -> tuple[Hearing, list[dict[str
     place = deposit.place_of(tx, flow.session_id, flow.run_id)
     if not told or place is None or place.channel not in harness.channels:
         return Hearing(kind="done"), []
-    for message_id, sentence in told.items():
-        outbox.put(
-            tx,
-            f"transcribe/{message_id}",
-            session_id=flow.session_id,
-            run_id=None,  # it is no answer of the turn
-            kind="notice",
-            channel=place.channel,
-            destination=Destination.model_validate(place.destination),
-            parts=harness.channels[place.channel].parts(sentence),
-            text=sentence,
-            now=harness.clock.now(),
-        )
-    return Hearing(kind="done"), [reply_event(harness, place, session.key_of(tx, flow.session_id))]
+    events = [
+        event
+        for message_id, sentence in told.items()
+        for event in notice(tx, harness, f"transcribe/{message_id}", flow.session_id, place, sentence)
+    ]
+    return Hearing(kind="done"), events[:1]  # one signal sends all that lies there for a chat
 
 
 def _sentence(data: Mapping[str, Any]) -> str:

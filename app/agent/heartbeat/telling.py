@@ -1,34 +1,23 @@
 """What the service tells of its own accord: at once by day, in one summary in the morning what fell into the night."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import select, update
 
-from app.agent.announce import reply_event
-from app.agent.approvals.closing import Place
+from app.agent.announce import Chat, notice
 from app.agent.harness import Harness
 from app.agent.heartbeat.night import is_night
 from app.channels import outbox
 from app.db import Tx, insert_if_absent, moment
-from app.events import Destination, wire_safe
-from app.sessions import session
+from app.events import wire_safe
 from app.tables import messages, notices, sessions
 
 AWAKE_FOR = timedelta(minutes=30)
 """Who has written within this time is awake, whatever the hour."""
 
 MORNING = "Good morning. This came up during the night:"
-
-
-class Chat(Protocol):
-    """Where something is told: a channel's name and a destination in its terms."""
-
-    @property
-    def channel(self) -> str: ...
-    @property
-    def destination(self) -> Mapping[str, Any]: ...
 
 
 def tell(
@@ -52,7 +41,7 @@ def tell(
     if not critical and not outbox.exists(tx, key) and is_silent(tx, harness, session_id):
         keep(tx, harness, key, session_id, chat, text)
         return []
-    return _put(tx, harness, key, session_id, chat, text, run_id)
+    return notice(tx, harness, key, session_id, chat, text, run_id)
 
 
 def is_silent(tx: Tx, harness: Harness, session_id: str) -> bool:
@@ -101,27 +90,7 @@ def _tell_chat(tx: Tx, harness: Harness, rows: Sequence[Any], now: datetime) -> 
         return []  # somebody was faster
     texts = [row.text for row in rows]
     text = "\n\n".join([MORNING, *texts])
-    return _put(tx, harness, f"morning/{rows[0].id}", rows[0].session_id, rows[0], text)
-
-
-def _put(
-    tx: Tx, harness: Harness, key: str, session_id: str, chat: Chat, text: str, run_id: str | None = None
-) -> list[dict[str, Any]]:
-    if chat.channel not in harness.channels:
-        return []
-    outbox.put(
-        tx,
-        key,
-        session_id=session_id,
-        run_id=run_id,
-        kind="notice",
-        channel=chat.channel,
-        destination=Destination.model_validate(chat.destination),
-        parts=harness.channels[chat.channel].parts(text),
-        text=text,
-        now=harness.clock.now(),
-    )
-    return [reply_event(harness, Place(chat.channel, chat.destination), session.key_of(tx, session_id))]
+    return notice(tx, harness, f"morning/{rows[0].id}", rows[0].session_id, rows[0], text)
 
 
 def home_chat(tx: Tx, harness: Harness) -> Any | None:

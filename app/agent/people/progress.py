@@ -5,14 +5,13 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from app.agent.announce import announce, reply_event
+from app.agent.announce import announce, notice
 from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.people.status import duration
 from app.channels import outbox
 from app.db import Tx, moment
-from app.events import Destination
-from app.sessions import calls, deposit, session, turns
+from app.sessions import calls, deposit, turns
 from app.tables import deliveries
 
 EVERY = timedelta(minutes=3)
@@ -42,19 +41,7 @@ def _say(tx: Tx, harness: Harness, flow: Flow) -> list[dict[str, Any]]:
         return []
     what = turn.tool or ("delegate_task" if turn.run_id != flow.run_id else turn.activity)
     text = STILL_WORKING.format(duration=duration(now, begun), step=turn.iteration + 1, what=what)
-    outbox.put(
-        tx,
-        f"{key}/{count}",
-        session_id=turn.session_id,
-        run_id=None,  # it is no answer of the turn
-        kind="notice",
-        channel=place.channel,
-        destination=Destination.model_validate(place.destination),
-        parts=harness.channels[place.channel].parts(text),
-        text=text,
-        now=now,
-    )
-    return [reply_event(harness, place, session.key_of(tx, turn.session_id))]
+    return notice(tx, harness, f"{key}/{count}", turn.session_id, place, text)
 
 
 def _told(tx: Tx, flow: Flow) -> Any | None:
