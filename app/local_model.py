@@ -5,7 +5,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import importlib.util
 import json
 import os
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from app.child import end_child
 from app.errors import ConfigError, ServiceUnavailable
 
 INSTALL_COMMAND = "make local-model"
@@ -23,7 +23,6 @@ CONTEXT_TOKENS = 4096
 ANSWER_TOKENS = 768
 """A request without a limit of its own ends here, because so small a model may repeat itself for ever."""
 READY_WITHIN_S = 60.0
-STOP_WITHIN_S = 3.0
 
 COMMAND = (sys.executable, "-m", "app.local_model", "--port", "0")
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,7 +71,7 @@ class LocalModel:
         async with self._lock:
             process, self._process = self._process, None
             if process is not None:
-                await _end(process)
+                await end_child(process)
 
     async def _launch(self) -> str:
         # A session of its own: Ctrl-C in the terminal must stop the turn, not the model under it.
@@ -89,10 +88,10 @@ class LocalModel:
             line = await asyncio.wait_for(process.stdout.readline(), READY_WITHIN_S)
             url = _ready_url(line)
         except TimeoutError:
-            await _end(process)
+            await end_child(process)
             raise ServiceUnavailable(f"The local model was not ready within {READY_WITHIN_S:.0f} seconds.") from None
         except BaseException:
-            await _end(process)
+            await end_child(process)
             raise
         self._process = process
         return url
@@ -122,18 +121,6 @@ def _ready_url(line: bytes) -> str:
     except (ValueError, KeyError, AttributeError):
         reason = "its process ended without a word"
     raise ServiceUnavailable(f"The local model could not be started: {reason}.")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close the child's stdin, which tells it to leave, and insist if it does not."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        await asyncio.wait_for(process.wait(), STOP_WITHIN_S)
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def _parameters(model: Path, port: int) -> Any:

@@ -6,7 +6,6 @@ A process, because what decodes a stranger's recording is native code, and becau
 
 import argparse
 import asyncio
-import contextlib
 import importlib.util
 import itertools
 import json
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.child import end_child
 from app.config import Settings, speech_environment
 from app.errors import BadInput, ConfigError, MoabError, ServiceUnavailable
 from app.recording import RATE, pieces_of
@@ -28,7 +28,6 @@ ANSWER_WITHIN_S = 600.0
 """How long one piece may take; a large model on a small machine needs minutes."""
 IDLE_S = 300.0
 """How long the worker keeps its memory after the last recording."""
-STOP_WITHIN_S = 3.0
 MAX_LINE = 1_000_000
 NICENESS = 10
 MAX_THREADS = 4
@@ -213,21 +212,9 @@ class Speech:
     def _rest(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            leaving = asyncio.ensure_future(_end(process))
+            leaving = asyncio.ensure_future(end_child(process))
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close the worker's stdin, which tells it to leave, and insist if it does not."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        await asyncio.wait_for(process.wait(), STOP_WITHIN_S)
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 # From here on: the worker.

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[3]
 OURS = ("app", "functions", "tools", "webhooks")
 
-BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "sentences", "failpoints"}
+BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "sentences", "failpoints", "child"}
 STORE = {"db", "tables", "goal_tables", "migrate", "migrations"}
 KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording", "aloud"}
 EDGE = {"functions", "webhooks", "web"}
@@ -43,8 +43,8 @@ SAME_LEVEL = {
 ONLY = {
     "tools": {*BASE, "agent.tool", "agent.output"},
     "webhooks": BASE,
-    "local_model": {"errors"},
-    "speech": {"config", "errors", "recording"},
+    "local_model": {"child", "errors"},
+    "speech": {"child", "config", "errors", "recording"},
     "recording": {"errors"},
     "aloud": {"errors", "recording"},
     "cli.client": {"errors", "events"},
