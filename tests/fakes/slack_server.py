@@ -10,6 +10,7 @@ to one conversation. The kinds are
 - `drop_before`: the connection is dropped; `drop_after`: Slack did it, the answer is lost; `hang`: it never answers.
 """
 
+import base64
 import json
 import re
 import threading
@@ -66,6 +67,9 @@ class SlackServer(FakeServer):
     def control(self, path: str, params: dict[str, Any]) -> Any:
         if path == "/__socket":
             self.socket_url = params["url"]
+            return {"ok": True}
+        if path == "/__files":
+            self.files |= {name: base64.b64decode(content) for name, content in params["files"].items()}
             return {"ok": True}
         return {"messages": self.said(params.get("chat"))} if path == "/__said" else None
 

@@ -43,3 +43,11 @@ def spoken_wav(path: Path, times: int = 1) -> Path:
     blocks = [samples for samples, _, _ in recording.pieces_of(AUDIO / "jfk.ogg")]
     samples = (np.concatenate(blocks) * 32767).astype("<i2").tobytes()
     return write_wav(path, (samples + bytes(2 * recording.RATE)) * times)
+
+
+def write_reader(folder: Path, recording: Path, script: str = "") -> Path:
+    """An espeak-ng in `folder` that copies `recording` or does what it is told; the file of what it was asked."""
+    program, asked = folder / "espeak-ng", folder / "asked"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n{script}\ncp {recording} "$2"\n')
+    program.chmod(0o755)
+    return asked

@@ -21,7 +21,7 @@ from app.speech import Speech
 from app.tables import deliveries, messages
 from tests.unit.house import RUN, SESSION, DirectSteps, House, begin, kill_at, run_id
 from tests.unit.voice.ears import words
-from tests.unit.voice.recordings import WHY_SKIPPED, can_hear, spoken_wav
+from tests.unit.voice.recordings import WHY_SKIPPED, can_hear, spoken_wav, write_reader
 from tests.unit.voice.test_transcribe import VOICE, hearing
 
 hears = pytest.mark.skipif(not can_hear(), reason=WHY_SKIPPED)
@@ -36,11 +36,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
 
     def make(script: str = "") -> Path:
-        program = folder / "espeak-ng"
-        recording = spoken_wav(tmp_path / "spoken.wav")
-        program.write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\n{script}\ncp {recording} "$2"\n')
-        program.chmod(0o755)
-        return folder / "asked"
+        return write_reader(folder, spoken_wav(tmp_path / "spoken.wav"), script)
 
     return make
 
