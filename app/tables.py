@@ -82,6 +82,17 @@ messages = Table(
     Index("messages_open", "session_id", sqlite_where=text("state = 'open'"), postgresql_where=text("state = 'open'")),
 )
 
+album_parts = Table(
+    "album_parts",
+    metadata,
+    Column("message_key", Text, primary_key=True),
+    Column("session_key", Text, nullable=False),
+    Column("album", Text, nullable=False),
+    Column("event", JSON, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Index("album_parts_album", "session_key", "album"),
+)
+
 turns = Table(
     "turns",
     metadata,

@@ -87,9 +87,10 @@ def parse(body: bytes) -> Mapping[str, Any]:
 def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | CommandReceived | None:
     """The event for an update, or None if there is nothing to answer in it.
 
-    New messages, posts of channels, edits and buttons count; in groups and channels only what is meant for the bot. An
-    edit has the key of the message it changes, and is never a command, nor is what was forwarded. Bots are ignored, or
-    two of them would answer each other for ever; service messages and kinds of update not known here are nothing.
+    New messages, posts of channels, edits and buttons count; in groups and channels only what is meant for the bot.
+    An album is meant if one of its pictures is: the others say that they are `unaddressed`, and steer nobody. An edit
+    has the key of the message it changes, and is never a command, nor is what was forwarded. Bots are ignored, or two
+    of them would answer each other for ever; service messages and kinds of update not known here are nothing.
     """
     if update.get("callback_query"):
         return _pressed(as_dict(update.get("callback_query")), bot)
@@ -102,29 +103,31 @@ def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | Comman
     text, attachments = said.unmentioned(said.words(message), bot), said.files(message, bot)
     if (not text.strip() and not attachments) or said.is_for_another(text, bot):
         return None
+    meant = said.is_meant(message, bot)
     routing: dict[str, Any] = {
         "message_key": f"telegram:{bot.id}:{chat_id}:{message_id}",
         "sender": said.sender_of(message),
-        "channel_meta": _meta(message, chat),
+        "channel_meta": _meta(message, chat, meant),
         "sent_at": _moment(message.get("date")),
         **_place(message, bot, chat_id, message_id),
     }
-    more: dict[str, Any] = {"attachments": attachments, "marks": said.marks(message, bot)}
+    more: dict[str, Any] = {"attachments": attachments, "marks": said.marks(message, bot), "steers": meant}
     if kind.startswith("edited"):
         edited = as_id(message.get("edit_date")) or "0"
         return MessageReceived(message=text, edited=edited, **more, **routing)
-    if message.get("forward_origin"):
+    if message.get("forward_origin") or not meant:
         return MessageReceived(message=text, **more, **routing)
     return as_input(text, **more, **routing)
 
 
 def _is_noise(message: Mapping[str, Any], kind: str, bot: Bot) -> bool:
     """Whether nobody is to answer a message: a bot's, a copy, a step of somebody who shares where he goes, or small
-    talk of a group."""
+    talk of a group. What is part of an album may belong to one that is meant."""
     if as_dict(message.get("from")).get("is_bot") and not message.get("sender_chat"):
         return True
     moving = kind.startswith("edited") and bool(message.get("location"))
-    return moving or message.get("is_automatic_forward") is True or not said.is_meant(message, bot)
+    may_belong = bool(message.get("media_group_id")) or said.is_meant(message, bot)
+    return moving or message.get("is_automatic_forward") is True or not may_belong
 
 
 def _place(message: Mapping[str, Any], bot: Bot, chat_id: str, message_id: str) -> dict[str, Any]:
@@ -202,10 +205,11 @@ def _button_answer(update: Mapping[str, Any], event: Input | None) -> dict[str, 
     return answer if event is not None else answer | {"text": say(OLD_BUTTON, language)}
 
 
-def _meta(message: Mapping[str, Any], chat: Mapping[str, Any]) -> dict[str, Any]:
+def _meta(message: Mapping[str, Any], chat: Mapping[str, Any], is_meant: bool = True) -> dict[str, Any]:
     """What only this channel knows: kind and title of the chat, language of the sender, album, message replied to.
 
-    `group` is true where several people may speak.
+    `group` is true where several people may speak; `unaddressed` where a part of an album does not say that the bot is
+    meant.
     """
     kind = as_text(chat.get("type"))
     meta = {
@@ -215,6 +219,7 @@ def _meta(message: Mapping[str, Any], chat: Mapping[str, Any]) -> dict[str, Any]
         "mediaGroupId": as_text(message.get("media_group_id")),
         "replyToMessageId": as_id(as_dict(message.get("reply_to_message")).get("message_id")),
         "group": kind in said.GROUPS,
+        "unaddressed": not is_meant,
     }
     return {name: value for name, value in meta.items() if value}
 

@@ -40,6 +40,8 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     stored, answered = await harness.db.write(_store, harness, event, key)
     harness.notifier.publish(event.session_key)
     reach("deposit.committed")
+    if stored is None:
+        return
     if answered is not None:
         await announce(harness, answered.events)
     elif stored.event_due:
@@ -55,10 +57,10 @@ async def _accept_edit(harness: Harness, event: MessageReceived, key: str) -> No
         await start_message(harness, changed, key, f"edit-{event.edited}")
 
 
-def _store(tx: Tx, harness: Harness, event: MessageReceived, key: str) -> tuple[Deposited, Outcome | None]:
+def _store(tx: Tx, harness: Harness, event: MessageReceived, key: str) -> tuple[Deposited | None, Outcome | None]:
     """The message as a row; and what came of it if it answers a question, for then it is no start of a turn."""
     stored = deposit(tx, event, key, new_session_id=new_id(harness.clock), now=harness.clock.now())
-    return stored, take_answer(tx, harness, event, stored)
+    return stored, take_answer(tx, harness, event, stored) if stored is not None else None
 
 
 async def _send_command(harness: Harness, event: CommandReceived, key: str) -> None:

@@ -19,10 +19,13 @@ async def show_received(harness: Harness, event: MessageReceived, message_key: s
     """
     if not await admit_started(harness, event, message_key):
         return {"shown": False, "look_again": None}
-    channel = harness.channels.get(event.channel)
-    shown = event.origin == "person" and channel is not None and await channel.acknowledge(event.destination)
+    channel = harness.channels.get(event.channel) if event.origin == "person" else None
+    is_meant = not event.channel_meta.get("unaddressed")
+    shown = is_meant and channel is not None and await channel.acknowledge(event.destination)
     now = harness.clock.now()
-    await harness.db.write(deposit, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    stored = await harness.db.write(deposit, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    if stored is None:
+        return {"shown": False, "look_again": None}
     if shown and (over := await harness.db.read(closed, message_key)) is not None:
         await conclude_message(harness, over)  # the turn was faster than the sign
     return {"shown": shown, "look_again": (now + OWNED_FOR + timedelta(seconds=1)).isoformat()}

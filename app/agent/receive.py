@@ -98,6 +98,8 @@ def _begin(
     if not delegates and session.find(tx, event.session_key) is None and calls.is_called_off(tx, message_key):
         return Taken("", "superseded")
     stored = deposit(tx, event, message_key, new_session_id=new_id(harness.clock), now=now)
+    if stored is None:
+        return Taken("", "nothing")
     again = take_again(tx, harness, run_id, event, message_key, event_id) if event_id and not stored.fresh else None
     if again is not None:
         return again

@@ -10,7 +10,7 @@ from sqlalchemy import and_, bindparam, func, or_, select, update
 from app.db import Tx, insert_if_absent, moment
 from app.errors import MoabError
 from app.events import MessageReceived, message_event_id, wire_safe
-from app.sessions import session
+from app.sessions import albums, session
 from app.tables import messages, sessions, turns
 
 CLOSED_AT_ONCE, STOPPED_AT_ONCE = 200, 5
@@ -47,13 +47,29 @@ class Deposited:
     event_due: bool
 
 
-def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: str, now: datetime) -> Deposited:
-    """Store an input under its message key `event_key`; a key that is there already changes nothing."""
+def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: str, now: datetime) -> Deposited | None:
+    """Store an input under its message key `event_key`; a key that is there already changes nothing.
+
+    None: it is a picture of a group's album that nobody has called the agent in, and waits in a room of its own.
+    """
     found = _find(tx, event_key)
+    if found is None and albums.must_wait(tx, event, event_key, now):
+        return None
+    session_id = found.session_id if found else session.open_session(tx, event.session_key, new_session_id, now)
+    for part in albums.called_in(tx, event):  # the picture that calls the agent starts the turn for all of them
+        row = _row(MessageReceived.from_data(part.event), part.message_key, session_id, now)
+        insert_if_absent(tx, messages, row | {"event_sent_at": now})
     if found is not None:
         return found
-    session_id = session.open_session(tx, event.session_key, new_session_id, now)
-    row = {
+    fresh = insert_if_absent(tx, messages, _row(event, event_key, session_id, now))
+    stored = _find(tx, event_key)
+    if stored is None:
+        raise MoabError(f"The message {event_key} was neither stored nor there.")
+    return replace(stored, fresh=fresh)
+
+
+def _row(event: MessageReceived, event_key: str, session_id: str, now: datetime) -> dict[str, Any]:
+    return {
         "session_id": session_id,
         "role": "user",
         "text": wire_safe(event.message),
@@ -68,11 +84,6 @@ def deposit(tx: Tx, event: MessageReceived, event_key: str, *, new_session_id: s
         "sent_at": event.sent_at,
         "created_at": now,
     }
-    fresh = insert_if_absent(tx, messages, row)
-    stored = _find(tx, event_key)
-    if stored is None:
-        raise MoabError(f"The message {event_key} was neither stored nor there.")
-    return replace(stored, fresh=fresh)
 
 
 def about(event: MessageReceived) -> dict[str, Any]:

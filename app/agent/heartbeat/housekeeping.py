@@ -19,7 +19,7 @@ from app.memory import distil
 from app.memory.daily_log import LogFile
 from app.memory.memory_file import prune_versions
 from app.memory.workspace import OWN_FOLDER
-from app.sessions import turns
+from app.sessions import albums, turns
 from app.tables import backups
 from app.work import rounds, wakes
 
@@ -101,6 +101,7 @@ async def tidy(harness: Harness, _run_id: str, _of: str) -> dict[str, Any]:
     own = harness.workspace.root / OWN_FOLDER
     copies = await asyncio.to_thread(_delete_older, own / "backups", (now - KEEP_BACKUPS_FOR).timestamp())
     await harness.db.write(_forget_backups, now - KEEP_BACKUPS_FOR)
+    await harness.db.write(albums.forget_old, now)
     outputs = await asyncio.to_thread(
         _delete_older, harness.workspace.artifacts, (now - KEEP_ARTIFACTS_FOR).timestamp()
     )
