@@ -1,6 +1,7 @@
 """The one thread that owns the SQLite connection: changes queued together commit together (group commit)."""
 
 import asyncio
+import logging
 import queue
 import sqlite3
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 
 from app.engine.errors import StoreFailed
 
+log = logging.getLogger("moab.engine")
 #: A statement and its values.
 Statement = tuple[str, Sequence[Any]]
 _GROUP = 512
@@ -18,6 +20,9 @@ _GROUP = 512
 _CHECKPOINT_PAGES = 4_000
 #: What the write-ahead log is cut back to after a checkpoint.
 _MAX_IDLE_WAL_BYTES = 16_000_000
+#: The log gets room ahead of need: a flush that makes a file longer takes the disk nearly twice as long (measured).
+_FIRST_ROOM_BYTES, _ROOM_PER_COMMIT_BYTES = 1_000_000, 32_000
+_LOOK_EVERY_COMMITS = 256
 #: Columns that younger versions of the schema have: files of older ones get them when they are opened.
 _ADDED_COLUMNS = (
     ("functions", "paused", "INTEGER NOT NULL DEFAULT 0"),
@@ -50,6 +55,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="engine-writer", daemon=True)
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
+        self._commits = 0
 
     async def open(self) -> None:
         """Open the file and create what is missing; raises StoreFailed."""
@@ -121,6 +127,7 @@ class Writer:
     def _commit(self, connection: sqlite3.Connection, writes: list[_Write]) -> None:
         if not writes:
             return
+        self._make_room(connection)
         error = _transact(connection, writes)
         if error is not None and len(writes) > 1:
             # One bad change must not take its neighbours along: each alone.
@@ -128,6 +135,13 @@ class Writer:
                 self._answer([(write.done, None, _transact(connection, [write]))])
             return
         self._answer([(write.done, None, error) for write in writes])
+
+    def _make_room(self, connection: sqlite3.Connection) -> None:
+        """Little for a process that writes little, up to the whole log for one that goes on."""
+        self._commits += 1
+        if self._commits.bit_count() == 1 or self._commits % _LOOK_EVERY_COMMITS == 0:
+            room = max(_FIRST_ROOM_BYTES, self._commits * _ROOM_PER_COMMIT_BYTES)
+            _lengthen(connection, self._path.with_name(f"{self._path.name}-wal"), min(room, _MAX_IDLE_WAL_BYTES))
 
     def _answer(self, answers: "list[tuple[asyncio.Future[Any], Any, Exception | None]]") -> None:
         try:
@@ -158,6 +172,26 @@ def _transact(connection: sqlite3.Connection, writes: list[_Write]) -> StoreFail
             connection.execute("ROLLBACK")
         return StoreFailed(f"A change could not be written: {error}.")
     return None
+
+
+def _lengthen(connection: sqlite3.Connection, wal: Path, size: int) -> None:
+    """Zeros behind the end of the write-ahead log, which SQLite reads as the end. Where there is no space, none."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")  # nobody else writes to the log meanwhile
+        with wal.open("ab", buffering=0) as file:
+            end = file.tell()
+            missing = max(0, size - end)
+            try:
+                written = file.write(bytes(missing))
+            except OSError:
+                written = 0
+            if written < missing:  # the rest of the disk is for what is to be kept
+                file.truncate(end)
+        connection.execute("COMMIT")
+    except (sqlite3.Error, OSError) as error:
+        log.warning("The engine's log got no room ahead of need: %s", error)
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _connect(path: Path, schema: str) -> sqlite3.Connection:
