@@ -47,7 +47,7 @@ async def test_an_answer_grows_in_one_message_and_the_final_text_takes_its_place
         for text in ("Once", "Once upon", "Once upon a time"):
             hear(text)
             async with asyncio.timeout(30):
-                while not house.channel.previews or house.channel.previews[-1][1] != text:
+                while not house.channel.previews or house.channel.previews[-1][1] != text:  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         return "Once upon a time."
 
