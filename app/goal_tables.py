@@ -28,7 +28,6 @@ tries = Table(
     Column("number", Integer, primary_key=True),
     Column("run_id", Text),
     Column("due_at", Moment, nullable=False),
-    Column("begun_at", Moment),
     Column("ended_at", Moment),
     Index("tries_open", "ended_at", "due_at"),
 )

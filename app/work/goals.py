@@ -1,4 +1,7 @@
-"""Goals: a row each, and one for every try of a step; what came of a try is in the ledger and nowhere else."""
+"""Goals: a row each, and one for every try of a step; how they stand is in the ledger and nowhere else.
+
+`closed_at` and `ended_at` are the indexes of what is open: they follow the ledger, in the transaction that writes it.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,14 +44,13 @@ class Goal:
 
 @dataclass(frozen=True)
 class Claim:
-    """One try of a step: when it may begin, which run has it, and whether it has ended."""
+    """One try of a step: a lease of it. When it may begin, which run has it, and whether it is given back."""
 
     goal_id: str
     step: str
     number: int
     due_at: datetime
     run_id: str | None = None
-    begun_at: datetime | None = None
     ended_at: datetime | None = None
 
     @property
@@ -131,16 +133,15 @@ def _goal(row: Any) -> Goal:
     )
 
 
-def close(tx: Tx, goal_id: str, now: datetime) -> bool:
-    """Note that a goal has come to its end; False if it had before."""
-    query = update(goals).where(goals.c.id == goal_id, goals.c.closed_at.is_(None)).values(closed_at=now)
-    return tx.execute(query).rowcount > 0
+def close(tx: Tx, goal_id: str, now: datetime) -> None:
+    """Take a goal that has come to its end, if this is one, out of what is open, with all its tries."""
+    tx.execute(update(goals).where(goals.c.id == goal_id, goals.c.closed_at.is_(None)).values(closed_at=now))
+    tx.execute(update(tries).where(tries.c.goal_id == goal_id, tries.c.ended_at.is_(None)).values(ended_at=now))
 
 
-def reopen(tx: Tx, goal_id: str, rank: int) -> bool:
-    """Let a goal that had come to its end go on; False if it is open."""
-    query = update(goals).where(goals.c.id == goal_id, goals.c.closed_at.is_not(None))
-    return tx.execute(query.values(closed_at=None, rank=rank)).rowcount > 0
+def reopen(tx: Tx, goal_id: str) -> None:
+    """Let a goal that had come to its end, if this is one, go on."""
+    tx.execute(update(goals).where(goals.c.id == goal_id).values(closed_at=None))
 
 
 def set_rank(tx: Tx, goal_id: str, rank: int) -> None:
@@ -165,11 +166,11 @@ def add_claim(tx: Tx, claim: Claim) -> bool:
     return insert_if_absent(tx, tries, row)
 
 
-def begin(tx: Tx, claim: Claim, run_id: str, now: datetime) -> bool:
+def begin(tx: Tx, claim: Claim, run_id: str) -> bool:
     """Take a try for a run; False if another has it or it has ended."""
     key = (tries.c.goal_id == claim.goal_id, tries.c.step == claim.step, tries.c.number == claim.number)
     free = tries.c.run_id.is_(None), tries.c.ended_at.is_(None)
-    if tx.execute(update(tries).where(*key, *free).values(run_id=run_id, begun_at=now)).rowcount:
+    if tx.execute(update(tries).where(*key, *free).values(run_id=run_id)).rowcount:
         return True
     found = find_claim(tx, claim.goal_id, claim.step, claim.number)
     return found is not None and found.run_id == run_id and found.ended_at is None
@@ -204,7 +205,7 @@ def open_claims(tx: Tx, due_before: datetime) -> list[Claim]:
 
 def _claim(row: Any) -> Claim:
     due_at = moment(row.due_at) or row.due_at
-    return Claim(row.goal_id, row.step, row.number, due_at, row.run_id, moment(row.begun_at), moment(row.ended_at))
+    return Claim(row.goal_id, row.step, row.number, due_at, row.run_id, moment(row.ended_at))
 
 
 def seen(tx: Tx) -> dict[str, tuple[int, int]]:

@@ -34,8 +34,8 @@ RETRY_DELAYS = (timedelta(), timedelta(minutes=5), timedelta(minutes=15))
 class Action:
     """One decision. It is carried out once `not_before` has come; `tells` means that a person is to hear of it.
 
-    `subject` is the step or job that is to be tried again ("": the task), `attempt` numbers a retry or a question,
-    from 1.
+    `subject` is the step or job that is to be tried again, or the step that does not get on ("": the task); `attempt`
+    numbers a retry or a question, from 1.
     """
 
     kind: Do
@@ -65,6 +65,7 @@ def next_check(derived: Derived, supervision: Supervision, action: Action, now: 
     limits = supervision.limits
     marks = [_since(derived, supervision) + span for span in _spans(derived, limits)]
     marks.append((derived.seen_at or supervision.created_at) + limits.heartbeat)
+    marks += derived.idle_at.values()
     later = [mark for mark in marks if mark > now]
     return min(later, default=now + limits.nudge)
 
@@ -109,6 +110,9 @@ def _may_retry(block: Block, watch: Supervision) -> bool:
 
 
 def _idle(derived: Derived, watch: Supervision, now: datetime) -> Action | None:
+    step, at = min(derived.idle_at.items(), key=lambda one: one[::-1], default=("", now))
+    if step and at <= now:
+        return _nudge(derived, watch, f"Step {step} was to get on by {at:%Y-%m-%d %H:%M} UTC and did not.", step)
     limits, since = watch.limits, _since(derived, watch)
     waits = _waits_outside(derived)
     idle = now - since
@@ -122,12 +126,13 @@ def _idle(derived: Derived, watch: Supervision, now: datetime) -> Action | None:
     return None
 
 
-def _nudge(derived: Derived, watch: Supervision, reason: str) -> Action:
+def _nudge(derived: Derived, watch: Supervision, reason: str, step: str = "") -> Action:
     """Ask the owner, but not for ever: whom nobody answers to, or who only says that it works, is told of instead."""
     asked = 0 if _after(derived.progressed_at, watch.asked_at) else watch.asks
-    if watch.owner_key is None or asked >= watch.limits.asks:
-        return Action(Do.STALE_PROGRESS, reason, _again(watch), tells=_untold(derived, watch))
-    return Action(Do.NUDGE_MAIN_AGENT, reason, _again(watch) if asked else None, attempt=asked + 1)
+    if not watch.can_be_nudged or asked >= watch.limits.asks:
+        return Action(Do.STALE_PROGRESS, reason, _again(watch), subject=step, tells=_untold(derived, watch))
+    again = _again(watch) if asked else None
+    return Action(Do.NUDGE_MAIN_AGENT, reason, again, subject=step, attempt=asked + 1)
 
 
 def _since(derived: Derived, watch: Supervision) -> datetime:

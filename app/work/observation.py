@@ -52,6 +52,7 @@ EVIDENCE = ("job_id", "receipt", "status_url", "poll_token", "artifact", "respon
 STEP_KINDS = (Kind.STEP_PROGRESS, Kind.STEP_COMPLETED)
 TEXT_CHARS = 10_000
 NAME_CHARS = 200
+MAX_IDLE_S = 366 * 86_400
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class Observation:
     """One line of the ledger. `key` is its identity within the task: a repeat under the same key adds nothing.
 
     `source` says who saw it (`owner`, `executor`, `operator`, a provider's name, …). `data` by kind:
-    STARTED: goal, steps (names in order); BLOCKED_CONFIRMED: reason, final (given up for good);
+    STARTED: goal, steps (names in order), owner (a session key), executor; STEP_PROGRESS: idle_s (after how long
+    without progress the step is to be asked about, in place of the task's limit); BLOCKED_CONFIRMED: reason, final
+    (given up for good);
     EXTERNAL_OBSERVED: job (its name), status, evidence; DOWNLOAD_OBSERVED: path, status, bytes, expected_bytes,
     evidence; OWNER_REPLY_RECORDED: branch; HEARTBEAT: success (the executor got something done, not only lives).
     """
@@ -118,6 +121,12 @@ def _started(observation: Observation) -> None:
         raise BadInput("STARTED: two steps share a name.")
 
 
+def _progress(observation: Observation) -> None:
+    idle_s = observation.data.get("idle_s", 1)
+    if isinstance(idle_s, bool) or not isinstance(idle_s, int | float) or not 1 <= idle_s <= MAX_IDLE_S:
+        raise BadInput(f"STEP_PROGRESS: idle_s {idle_s!r} is not accepted: seconds from 1 to {MAX_IDLE_S}.")
+
+
 def _proven(observation: Observation) -> None:
     given = observation.data.get("evidence") or {}
     unknown = sorted(set(given) - set(EVIDENCE)) if isinstance(given, Mapping) else ["a text"]
@@ -139,6 +148,7 @@ def _download(observation: Observation) -> None:
 
 NEEDED = {
     Kind.STARTED: _started,
+    Kind.STEP_PROGRESS: _progress,
     Kind.BLOCKED_CONFIRMED: lambda observation: _named(observation, "reason"),
     Kind.OWNER_REPLY_RECORDED: lambda observation: _one_of(observation, "branch", tuple(Branch)),
     Kind.EXTERNAL_OBSERVED: _job,

@@ -37,6 +37,10 @@ class Action(StrEnum):
     AGENT = "agent"
 
 
+ASKING = (Action.EXEC, Action.AGENT)
+"""Actions that may ask a person and run commands."""
+
+
 def seconds(value: Any) -> Any:
     """`90s`, `10m`, `2h` or a number of seconds. Raises ValueError with the accepted form."""
     found = re.fullmatch(r"(\d{1,6})\s*([smh]?)", str(value).strip()) if not isinstance(value, bool) else None

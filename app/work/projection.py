@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -77,7 +77,10 @@ class External:
 
 @dataclass(frozen=True)
 class Derived:
-    """The state of one task. `progressed_at` is when it last got on, `seen_at` when it last gave any sign of life."""
+    """The state of one task. `progressed_at` is when it last got on, `seen_at` when it last gave any sign of life.
+
+    `idle_at` has, for each step that is worked on and said how long it may be idle, when it will have been.
+    """
 
     task_id: str
     goal: str = ""
@@ -93,6 +96,7 @@ class Derived:
     seen_at: datetime | None = None
     replied_at: datetime | None = None
     ended_at: datetime | None = None
+    idle_at: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def is_terminal(self) -> bool:
@@ -123,6 +127,8 @@ def project(observations: Iterable[Observation]) -> Derived:
 class _Step:
     begun: bool = False
     completed: bool = False
+    idle_s: float | None = None
+    progressed_at: datetime | None = None
 
 
 @dataclass
@@ -196,7 +202,15 @@ class _Fold:
             seen_at=self.seen_at,
             replied_at=self.replied_at,
             ended_at=self.ended_at,
+            idle_at=self._idle_at(states),
         )
+
+    def _idle_at(self, states: Mapping[str, StepState]) -> dict[str, datetime]:
+        return {
+            name: step.progressed_at + timedelta(seconds=step.idle_s)
+            for name, step in self.steps.items()
+            if states[name] is StepState.RUNNING and step.progressed_at is not None and step.idle_s is not None
+        }
 
     def _truth(self, is_faulty: bool, blocks: list[Block]) -> Truth:
         if self.abandoned:
@@ -258,6 +272,8 @@ def _progress(fold: _Fold, seen: Observation) -> bool:
     if step.completed and not step.begun:
         fold.faults.add(f"Step {name} was completed before it started.")
     step.begun = True
+    step.progressed_at = seen.at
+    step.idle_s = seen.data.get("idle_s", step.idle_s)
     fold.unblock(name)
     return True
 

@@ -30,7 +30,7 @@ class Standing:
 
     @property
     def life(self) -> Life:
-        if self.goal.closed_at is None:
+        if not self.derived.is_terminal:
             return open_life(self.tries)
         ends = {Truth.COMPLETED: Life.COMPLETED, Truth.ABANDONED: Life.CANCELLED}
         return ends.get(self.derived.truth_state, Life.FAILED_PERMANENT)
@@ -42,18 +42,20 @@ class Standing:
 
 
 def standing(goal: Goal, claims: Iterable[Claim], observations: Sequence[Observation]) -> Standing:
-    """What tries and observations (oldest first) come to.
+    """What observations (oldest first) come to; of the tries only that there is one is taken from its row.
 
     A step that was resumed by name is done again: what its tries came to counts no more. A resumed goal forgives its
     failures.
     """
-    found = {(c.step, c.number): Try(c.step, c.number, c.begun_at is not None) for c in claims}
+    found = {(claim.step, claim.number): Try(claim.step, claim.number) for claim in claims}
     products: dict[str, Product] = {}
     hints: dict[str, str] = {}
     redone: dict[str, int] = {}
     for seen in observations:
-        key = (seen.step or "", int(seen.data.get("try", 0)))
+        key = (seen.step or "", _number(seen, "try"))
         match seen.kind:
+            case Kind.STEP_PROGRESS if key in found:
+                found[key] = replace(found[key], begun=True)
             case Kind.STEP_COMPLETED if key in found:
                 found[key] = replace(found[key], outcome=Outcome.DONE)
                 products[key[0]] = Product(str(seen.data.get("product", "")), seen.summary)
@@ -72,6 +74,11 @@ def standing(goal: Goal, claims: Iterable[Claim], observations: Sequence[Observa
     return Standing(goal, tuple(found.values()), products, hints, project(observations), redone)
 
 
+def _number(seen: Observation, name: str) -> int:
+    value = seen.data.get(name)
+    return value if isinstance(value, int) else 0
+
+
 def _forgive(found: dict[tuple[str, int], Try]) -> None:
     for key, one in found.items():
         if one.outcome in (Outcome.FAILED, Outcome.HOPELESS):
@@ -80,5 +87,5 @@ def _forgive(found: dict[tuple[str, int], Try]) -> None:
 
 def _take_back(found: dict[tuple[str, int], Try], seen: Observation) -> None:
     for (step, number), one in list(found.items()):
-        if step == seen.step and number <= int(seen.data.get("through", 0)):
+        if step == seen.step and (number <= _number(seen, "through") if "through" in seen.data else one.begun):
             found[step, number] = replace(one, void=True)

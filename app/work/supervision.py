@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -10,6 +11,14 @@ from sqlalchemy import delete, select, update
 from app.db import Tx, insert_if_absent, moment
 from app.errors import BadInput
 from app.tables import supervision
+
+
+class Executor(StrEnum):
+    """Who does a task's work: the session itself, a sub-agent, or a pipeline, which looks after its own steps."""
+
+    OWNER = "owner"
+    SUB_AGENT = "sub_agent"
+    PIPELINE = "pipeline"
 
 
 @dataclass(frozen=True)
@@ -49,12 +58,15 @@ class Limits:
         return timedelta(seconds=self.external_s)
 
 
+LIMITS = {Executor.PIPELINE: Limits(heartbeat_s=86_400, stale_s=86_400, nudge_s=86_400)}
+"""Of executors that have others than the usual: a goal may wait a day for its turn, and its steps have their own."""
+
+
 @dataclass(frozen=True)
 class Supervision:
     """The watch over one task. `owner_key` is the session key that is asked, None if there is nobody to ask.
 
-    `executor` says who does the work: `owner` (the session itself), `sub_agent`, `pipeline`. `retries` counts by step
-    or job ("" for the whole task), `asks` the questions since the task last got on.
+    `retries` counts by step or job ("" for the whole task), `asks` the questions since the task last got on.
     """
 
     task_id: str
@@ -69,15 +81,32 @@ class Supervision:
     asked_at: datetime | None = None
     escalated_at: datetime | None = None
 
+    @property
+    def can_be_nudged(self) -> bool:
+        """Whether there is somebody to turn to when the task does not get on."""
+        return self.owner_key is not None or self.executor == Executor.PIPELINE
+
 
 TIMES = ("created_at", "next_check_at", "retried_at", "asked_at", "escalated_at")
 
 
 def begin(
-    tx: Tx, task_id: str, *, owner_key: str | None, now: datetime, executor: str = "owner", limits: Limits = Limits()
+    tx: Tx,
+    task_id: str,
+    *,
+    owner_key: str | None,
+    now: datetime,
+    executor: str = Executor.OWNER,
+    limits: Limits | None = None,
+    is_new: bool = False,
 ) -> bool:
-    """Watch over a task from now on; False if somebody does already."""
-    watch = Supervision(task_id, owner_key, executor, created_at=now, next_check_at=now, limits=limits)
+    """Watch over a task from now on; False if somebody does already. Without `limits` they are the executor's.
+
+    One that `is_new` needs no look before it may be idle, unless something is observed of it.
+    """
+    limits = limits or LIMITS.get(Executor(executor), Limits())
+    look_at = now + limits.heartbeat if is_new else now
+    watch = Supervision(task_id, owner_key, executor, created_at=now, next_check_at=look_at, limits=limits)
     return insert_if_absent(tx, supervision, asdict(watch))
 
 

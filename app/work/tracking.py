@@ -3,18 +3,18 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from app.db import Tx
 from app.errors import BadInput, NotFound
-from app.work import ledger, supervision
+from app.work import goals, ledger, supervision
 from app.work.observation import EVIDENCE, Branch, Kind, Observation, Status
 from app.work.projection import Derived, StepState
-from app.work.supervision import Limits
+from app.work.supervision import Executor, Limits
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
-DEFAULT_LIMITS = Limits()
 ON_THE_OWNERS_WORD = "Completed on the owner's word."
 
 
@@ -26,7 +26,12 @@ def checked_id(task_id: str) -> str:
 
 
 def start(
-    tx: Tx, opening: Observation, *, executor: str = "owner", limits: Limits = DEFAULT_LIMITS, watched: bool = True
+    tx: Tx,
+    opening: Observation,
+    *,
+    executor: Executor = Executor.OWNER,
+    limits: Limits | None = None,
+    watched: bool = True,
 ) -> Derived:
     """Begin a task with its STARTED observation, whose data may name the `owner`'s session key, and watch over it.
 
@@ -35,16 +40,16 @@ def start(
     known = ledger.of_task(tx, opening.task_id)
     if known and all(one.key != opening.key for one in known):
         raise BadInput(f"There is a task {opening.task_id} already; choose another id.")
+    opening = replace(opening, data={**opening.data, "executor": executor})
     if ledger.append(tx, opening) and watched:
-        owner = owner_of([opening])
-        supervision.begin(tx, opening.task_id, owner_key=owner, now=opening.at, executor=executor, limits=limits)
+        _watch(tx, [opening], opening.at, limits, is_new=True)
     return ledger.derived(tx, opening.task_id)
 
 
 def record(tx: Tx, *seen: Observation) -> Derived:
     """Write down what was seen of one task; how it stands then. Raises NotFound, and BadInput for an unknown step.
 
-    A task that had ended, and by this has not, is watched over again.
+    A task that had ended, and by this has not, is watched over again; a goal's row follows what its ledger says.
     """
     task_id = seen[0].task_id
     before = ledger.derived(tx, task_id)
@@ -55,10 +60,20 @@ def record(tx: Tx, *seen: Observation) -> Derived:
             raise BadInput(f"Task {task_id} has no step {one.step!r}; accepted: {', '.join(before.workflow)}.")
     ledger.append_all(tx, seen)
     after = ledger.derived(tx, task_id)
+    if after.is_terminal and not before.is_terminal:
+        goals.close(tx, task_id, seen[0].at)
     if before.is_terminal and not after.is_terminal:
-        owner = owner_of(ledger.of_task(tx, task_id))
-        supervision.begin(tx, task_id, owner_key=owner, now=seen[0].at)
+        goals.reopen(tx, task_id)
+        _watch(tx, ledger.of_task(tx, task_id), seen[0].at)
     return after
+
+
+def _watch(
+    tx: Tx, known: Sequence[Observation], now: datetime, limits: Limits | None = None, *, is_new: bool = False
+) -> None:
+    executor = executor_of(known)
+    task_id, owner = known[0].task_id, owner_of(known)
+    supervision.begin(tx, task_id, owner_key=owner, now=now, executor=executor, limits=limits, is_new=is_new)
 
 
 def reply(tx: Tx, answer: Observation) -> Derived:
@@ -102,6 +117,15 @@ def _also(
 
 def owner_of(observations: Sequence[Observation]) -> str | None:
     """The session key that a task belongs to, None if it belongs to none."""
-    opening = next((one.data for one in observations if one.kind is Kind.STARTED), {})
-    owner: Mapping[str, Any] = opening
-    return str(owner["owner"]) if owner.get("owner") else None
+    owner = _opening(observations).get("owner")
+    return str(owner) if owner else None
+
+
+def executor_of(observations: Sequence[Observation]) -> Executor:
+    """Who does the work of a task."""
+    named = _opening(observations).get("executor")
+    return Executor(named) if named in list(Executor) else Executor.OWNER
+
+
+def _opening(observations: Sequence[Observation]) -> Mapping[str, Any]:
+    return next((one.data for one in observations if one.kind is Kind.STARTED), {})

@@ -7,6 +7,7 @@ from app.db import Tx
 from app.events import SubagentSpawn
 from app.work import ledger, tracking
 from app.work.observation import Branch, Kind, Observation
+from app.work.supervision import Executor
 
 PREFIX = "task:"
 EXECUTOR = "executor"
@@ -27,7 +28,7 @@ def began(tx: Tx, harness: Harness, spawn: SubagentSpawn, task: str) -> None:
     """Note that a sub-agent is at its task. One that a turn waits for needs no watch: the turn would be told."""
     data = {"goal": task.strip()[:SHOWN_CHARS] or "(a task without words)", "owner": spawn.parent_session_key}
     opening = _seen(harness, spawn.sub_session_key, Kind.STARTED, "started", **data)
-    tracking.start(tx, opening, executor="sub_agent", watched=spawn.mode != "wait")
+    tracking.start(tx, opening, executor=Executor.SUB_AGENT, watched=spawn.mode != "wait")
 
 
 def got_on(tx: Tx, harness: Harness, sub_session_key: str, run_id: str, step_key: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app.agent.announce import announce, start_message
+from app.agent.goals.orders import nudge
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import home_chat, tell
 from app.clock import milliseconds
@@ -22,7 +23,7 @@ from app.work import ledger, overview, supervision
 from app.work.monitor import Action, Do, decide, next_check
 from app.work.observation import EVIDENCE
 from app.work.projection import Derived
-from app.work.supervision import Supervision
+from app.work.supervision import Executor, Supervision
 
 log = logging.getLogger("moab.agent")
 
@@ -35,7 +36,9 @@ Look how it really stands, then answer with task_reply (task_id {id}), which tak
 A still working (name the step), B done, C blocked (with the reason), D waiting outside (with the job and evidence: \
 one of {evidence}), E give up.
 Question {attempt} of {limit}. It is not from the user, who need not hear of it unless there is something to tell."""
+PIPELINE = " A pipeline is at it: goal_status shows it."
 DELEGATED = " A sub-agent is at it: list_tasks shows it, cancel_task ends it."
+AT_IT = {Executor.SUB_AGENT: DELEGATED, Executor.PIPELINE: PIPELINE}
 RETRY = """{reason} This may pass: try {what} again now. This is retry {attempt} of {limit}.
 {state} Its goal: {goal}
 Note what comes of it with task_progress or, if it is blocked again, with task_block (task_id {id})."""
@@ -108,18 +111,25 @@ def _look(tx: Tx, harness: Harness, task_id: str, now: datetime) -> Done | None:
     changes["next_check_at"] = next_check(derived, after, decide(derived, after, now), now)
     if not supervision.change(tx, watch, **changes):
         return None  # another beat was faster
+    if action.kind is Do.NUDGE_MAIN_AGENT and watch.executor == Executor.PIPELINE:
+        return Done(task_id, action, None, tuple(nudge(tx, harness, task_id, action.subject)))
     asked = _ask(tx, harness, chat, derived, watch, action, now) if chat and _is_asking(changes) else None
     events = _tell(tx, harness, chat, derived, action, now) if "escalated_at" in changes else ()
     return Done(task_id, action, asked, tuple(events))
 
 
 def _changes(action: Action, watch: Supervision, now: datetime) -> dict[str, Any]:
-    """What is noted about an action that is carried out now; nothing for one that is none."""
+    """What is noted about an action that is carried out now; nothing for one that is none.
+
+    A pipeline tries again by itself, and counts in the ledger: what it failed to do is a block, what it does progress.
+    """
     if action.tells:
         return {"escalated_at": now}
+    if watch.executor == Executor.PIPELINE and (action.subject or action.kind is Do.RETRY):
+        return {}
     if action.kind in (Do.OWNER_RECONCILE, Do.NUDGE_MAIN_AGENT):
         return {"asks": action.attempt, "asked_at": now}
-    if action.kind is Do.RETRY and watch.executor != "pipeline":
+    if action.kind is Do.RETRY:
         return {"retries": dict(watch.retries) | {action.subject: action.attempt}, "retried_at": now}
     return {}
 
@@ -148,7 +158,7 @@ def _ask(
     is_retry = action.kind is Do.RETRY
     text = (RETRY if is_retry else ASK).format(
         reason=action.reason,
-        state=overview.in_words(derived) + (DELEGATED if watch.executor == "sub_agent" else ""),
+        state=overview.in_words(derived) + AT_IT.get(Executor(watch.executor), ""),
         goal=derived.goal,
         id=derived.task_id,
         what=action.subject or "it",

@@ -3,17 +3,25 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from app.agent.announce import announce
 from app.agent.flow import Flow
+from app.agent.goals.orders import halt
 from app.agent.harness import Harness
 from app.agent.tool import Sighting
 from app.db import Tx
 from app.errors import BadInput, NotFound
 from app.sessions import deposit
 from app.work import ledger, overview, supervision, tracking
-from app.work.observation import Kind, Observation
+from app.work.observation import Branch, Kind, Observation
+from app.work.supervision import Executor
 
 MAX_OPEN = 20
+PIPELINE = (
+    "{id} is a goal: its pipeline observes it, and goal_status shows it. Only a question about it is answered, by "
+    "task_reply."
+)
 MACHINE = "Only a turn that a person started may track a new task; report on those that there are, or ask the user."
 
 
@@ -34,7 +42,11 @@ class OwnLedger:
         return await self.harness.db.write(_observe, self.flow.session_key, self._observation(step_key, seen))
 
     async def reply(self, step_key: str, seen: Sighting) -> str:
-        return await self.harness.db.write(_reply, self.flow.session_key, self._observation(step_key, seen))
+        answer = self._observation(step_key, seen)
+        words, events = await self.harness.db.write(_reply, self.harness, self.flow.session_key, answer)
+        if events:
+            await announce(self.harness, events)
+        return words
 
     def _observation(self, step_key: str, seen: Sighting) -> Observation:
         return Observation(
@@ -59,18 +71,25 @@ def _check(tx: Tx, flow: Flow) -> None:
     """Raises BadInput unless this turn may start one more task to be asked about."""
     if not any(row.origin == "person" for row in deposit.open_inputs(tx, flow.session_id)):
         raise BadInput(MACHINE)  # else a turn that was started to ask about a task could track tasks for ever
-    if len(supervision.of_owner(tx, flow.session_key)) >= MAX_OPEN:
+    own = [watch for watch in supervision.of_owner(tx, flow.session_key) if watch.executor == Executor.OWNER]
+    if len(own) >= MAX_OPEN:
         raise BadInput(f"There are {MAX_OPEN} open tasks already; complete one, or give one up with task_reply E.")
 
 
 def _observe(tx: Tx, session_key: str, seen: Observation) -> str:
     known = _known(tx, session_key, seen)
+    if known is None and tracking.executor_of(ledger.of_task(tx, seen.task_id)) is Executor.PIPELINE:
+        raise BadInput(PIPELINE.format(id=seen.task_id))
     return known or overview.in_words(tracking.record(tx, _with_its_step(tx, seen)))
 
 
-def _reply(tx: Tx, session_key: str, seen: Observation) -> str:
+def _reply(tx: Tx, harness: Harness, session_key: str, seen: Observation) -> tuple[str, list[dict[str, Any]]]:
     known = _known(tx, session_key, seen)
-    return known or overview.in_words(tracking.reply(tx, seen))
+    if known is not None:
+        return known, []
+    ends = seen.data.get("branch") in (Branch.DONE, Branch.GIVEN_UP)
+    events = halt(tx, harness, seen.task_id) if ends else []
+    return overview.in_words(tracking.reply(tx, seen)), events
 
 
 def _known(tx: Tx, session_key: str, seen: Observation) -> str | None:

@@ -12,7 +12,7 @@ from app.agent.heartbeat.telling import tell
 from app.db import Tx
 from app.ids import new_id
 from app.sessions import deposit, session, turns
-from app.work import goals, ledger
+from app.work import goals, ledger, tracking
 from app.work.goals import Claim, Goal
 from app.work.life import Outcome, Priority, Try, is_complete, pause, taken_back
 from app.work.observation import Kind, Observation
@@ -49,8 +49,8 @@ def end_done(tx: Tx, harness: Harness, claim: Claim, product: str, summary: str)
     _observe(tx, harness, claim, Kind.STEP_COMPLETED, "done", summary, data)
     goal = goals.find(tx, claim.goal_id)
     if goal is not None and goal.closed_at is None and is_complete(goal.pipeline, standing_of(tx, goal).tries):
-        ledger.append(tx, Observation(goal.id, Kind.TASK_COMPLETED, "completed", now, PIPELINE))
-        goals.close(tx, goal.id, now)
+        key = f"{claim.step}#{claim.number}:completed"
+        tracking.record(tx, Observation(goal.id, Kind.TASK_COMPLETED, key, now, PIPELINE))
     return dispatch(tx, harness)
 
 
@@ -83,7 +83,7 @@ def end_failed(tx: Tx, harness: Harness, claim: Claim, failure: Failure) -> list
     if goal.closed_at is not None:
         return dispatch(tx, harness)
     if wait is None:
-        return _close_failed(tx, harness, goal, f"{claim.step}/{claim.number}")
+        return _tell_failed(tx, harness, goal, f"{claim.step}/{claim.number}")
     again = replace(
         claim,
         number=claim.number + 1,
@@ -97,16 +97,14 @@ def end_failed(tx: Tx, harness: Harness, claim: Claim, failure: Failure) -> list
 
 
 def give_up(tx: Tx, harness: Harness, goal: Goal, reason: str) -> list[dict[str, Any]]:
-    """Close a goal that cannot even begin, and tell its user once; the events that say so."""
+    """End a goal that cannot even begin, and tell its user once; the events that say so."""
     data = {"reason": "EXECUTION_ERROR", "final": True}
     now = harness.clock.now()
-    ledger.append(tx, Observation(goal.id, Kind.BLOCKED_CONFIRMED, "source", now, PIPELINE, None, reason, data))
-    return _close_failed(tx, harness, goal, "source")
+    tracking.record(tx, Observation(goal.id, Kind.BLOCKED_CONFIRMED, "source", now, PIPELINE, None, reason, data))
+    return _tell_failed(tx, harness, goal, "source")
 
 
-def _close_failed(tx: Tx, harness: Harness, goal: Goal, what: str) -> list[dict[str, Any]]:
-    if not goals.close(tx, goal.id, harness.clock.now()):
-        return dispatch(tx, harness)
+def _tell_failed(tx: Tx, harness: Harness, goal: Goal, what: str) -> list[dict[str, Any]]:
     text = failed(standing_of(tx, goal))
     critical = goal.rank == Priority.PERSON.rank
     told = tell_goal(tx, harness, goal, f"goal/{goal.id}/failed/{what}", text, critical=critical)
@@ -146,7 +144,7 @@ def _end(tx: Tx, claim: Claim, harness: Harness) -> bool:
 def _observe(tx: Tx, harness: Harness, claim: Claim, kind: Kind, what: str, summary: str, data: dict[str, Any]) -> None:
     key = f"{claim.step}#{claim.number}:{what}"
     now, said = harness.clock.now(), summary[:MAX_REASON_CHARS]
-    ledger.append(tx, Observation(claim.goal_id, kind, key, now, PIPELINE, claim.step, said, data))
+    tracking.record(tx, Observation(claim.goal_id, kind, key, now, PIPELINE, claim.step, said, data))
 
 
 def _with_failure(stands: Standing, claim: Claim, failure: Failure) -> list[Try]:

@@ -15,11 +15,13 @@ from app.agent.heartbeat.telling import home_chat
 from app.db import Tx
 from app.errors import BadInput, NotFound
 from app.failpoints import reach
-from app.work import goals, ledger
+from app.sessions import session
+from app.work import goals, tracking
 from app.work.goals import Goal
 from app.work.life import Priority
 from app.work.observation import Kind, Observation
 from app.work.pipeline import Pipeline
+from app.work.supervision import Executor
 from app.work.watcher import digest_of
 
 MAX_TITLE = 120
@@ -108,8 +110,10 @@ def create(tx: Tx, harness: Harness, pipeline: Pipeline, wish: GoalWish, digest:
     )
     goals.add(tx, goal)
     steps = [step.id for step in pipeline.steps]
-    data = {"goal": goal.title, "steps": steps, "pipeline": pipeline.name, "priority": wish.priority}
-    ledger.append(tx, Observation(goal_id, Kind.STARTED, "started", now, PIPELINE, data=data))
+    owner = session.key_of(tx, goal.session_id) if goal.session_id is not None else None
+    data = {"goal": goal.title, "steps": steps, "pipeline": pipeline.name, "priority": wish.priority, "owner": owner}
+    opening = Observation(goal_id, Kind.STARTED, "started", now, PIPELINE, data=data)
+    tracking.start(tx, opening, executor=Executor.PIPELINE)
     events = give_up(tx, harness, goal, wish.fault) if wish.fault else dispatch(tx, harness)
     return Made(goal, True, tuple(events))
 

@@ -19,8 +19,11 @@ from app.work.desk import Desk
 from app.work.goals import Claim, Goal
 from app.work.life import Life
 from app.work.observation import Kind, Observation
-from app.work.pipeline import Action, Step
+from app.work.pipeline import ASKING, Action, Step
 from app.work.standing import Standing
+
+MARGIN_S = 600
+"""How much longer than its time limit a step may be idle before nobody is believed to be at it."""
 
 PROTECTED = frozenset({"policy.toml"})
 
@@ -77,10 +80,11 @@ def _take(tx: Tx, harness: Harness, run_id: str, task_id: str) -> tuple[Step, st
     """The step and the session of the try, now of this run; None if it has another, has ended, or its goal has."""
     claim, now = claim_of(tx, task_id), harness.clock.now()
     goal = goals.find(tx, claim.goal_id) if claim is not None else None
-    if claim is None or goal is None or goal.closed_at is not None or not goals.begin(tx, claim, run_id, now):
+    if claim is None or goal is None or goal.closed_at is not None or not goals.begin(tx, claim, run_id):
         return None
     step = goal.pipeline.step(claim.step)
-    data = {"try": claim.number, "run": run_id}
+    asking_s = harness.settings.approval_lifetime.total_seconds() if step.action in ASKING else 0
+    data = {"try": claim.number, "run": run_id, "idle_s": step.timeout + asking_s + MARGIN_S}
     key = f"{claim.step}#{claim.number}:begun"
     ledger.append(tx, Observation(goal.id, Kind.STEP_PROGRESS, key, now, PIPELINE, claim.step, "", data))
     session_id = session.open_session(tx, session_key(claim), new_id(harness.clock), now)
@@ -97,6 +101,16 @@ def _take(tx: Tx, harness: Harness, run_id: str, task_id: str) -> tuple[Step, st
         )
         session.claim(tx, session_id, run_id, boot_id=harness.boot_id, now=now)
     return step, session_id
+
+
+def note_progress(tx: Tx, harness: Harness, task_id: str, line: str) -> None:
+    """Note that the work of a try gets on, at most once a minute."""
+    claim, now = claim_of(tx, task_id), harness.clock.now()
+    if claim is None or claim.ended_at is not None:
+        return
+    key = f"{claim.step}#{claim.number}:{now:%Y-%m-%dT%H:%M}"
+    data = {"try": claim.number}
+    ledger.append(tx, Observation(claim.goal_id, Kind.STEP_PROGRESS, key, now, PIPELINE, claim.step, line, data))
 
 
 async def end(harness: Harness, task: Task, worked: Worked) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def _step_line(step: Mapping[str, Any]) -> str:
 
 def view(stands: Standing) -> dict[str, Any]:
     """A goal as JSON: what it is, its life, every step with its tries and product."""
-    goal = stands.goal
+    goal, ended = stands.goal, stands.derived.ended_at
     return {
         "id": goal.id,
         "pipeline": goal.pipeline.name,
@@ -57,7 +57,7 @@ def view(stands: Standing) -> dict[str, Any]:
         "life": stands.life,
         "reason": stands.reason or None,
         "createdAt": goal.created_at.isoformat(),
-        "closedAt": goal.closed_at.isoformat() if goal.closed_at else None,
+        "closedAt": ended.isoformat() if ended else None,
         "truth": stands.derived.truth_state,
         "steps": [_step(stands, step.id) for step in goal.pipeline.steps],
     }

@@ -9,7 +9,7 @@ from app.agent.announce import announce
 from app.agent.attend import attend
 from app.agent.flow import Call, Flow
 from app.agent.goals.end import tell_goal
-from app.agent.goals.step import Task, Worked, at_work, desk_of
+from app.agent.goals.step import Task, Worked, at_work, desk_of, note_progress
 from app.agent.harness import Harness
 from app.agent.receive import receive
 from app.agent.tool import Effect
@@ -31,27 +31,37 @@ CALL = "tool#0.0"
 THOUGHT = "think#0"
 NOBODY_SPEAKS = "nobody speaks in this recording"
 
-Work = Callable[[Harness, Task, Step, Desk], Awaitable[Product]]
+GotOn = Callable[[str], Awaitable[None]]
+"""Awaited with a line about it when a work got on: its time limit begins anew."""
+
+Work = Callable[[Harness, Task, Step, Desk, GotOn], Awaitable[Product]]
 
 
 async def work(harness: Harness, task: Task) -> dict[str, Any]:
-    """Worked as JSON: the action of the try, within its time limit. What went wrong is a value."""
+    """Worked as JSON: the action of the try, which may not be idle longer than its time limit. What went wrong is a
+    value.
+    """
     found = await harness.db.read(at_work, task.task_id)
     if found is None:
         return Worked(kind="stopped").wire()
     _, step, stands = found
-    body = _within(step, BODIES[step.action](harness, task, step, desk_of(harness, stands)))
+    body = _within(harness, task, step, desk_of(harness, stands))
     product = await attend(harness, task.flow, _as_value(body))
     reach("goal.made")
     return (product or Worked(kind="stopped")).wire()
 
 
-async def _within(step: Step, body: Awaitable[Product]) -> Product:
+async def _within(harness: Harness, task: Task, step: Step, desk: Desk) -> Product:
     try:
-        async with asyncio.timeout(step.timeout):
-            return await body
+        async with asyncio.timeout(step.timeout) as limit:
+
+            async def got_on(line: str) -> None:
+                limit.reschedule(asyncio.get_running_loop().time() + step.timeout)
+                await harness.db.write(note_progress, harness, task.task_id, line)
+
+            return await BODIES[step.action](harness, task, step, desk, got_on)
     except TimeoutError as error:
-        raise MoabError(f"it did not end within {step.timeout} seconds") from error
+        raise MoabError(f"it did not get on within {step.timeout} seconds") from error
 
 
 async def _as_value(body: Awaitable[Product]) -> Worked:
@@ -64,17 +74,21 @@ async def _as_value(body: Awaitable[Product]) -> Worked:
     return Worked(kind="done", product=product.path, summary=product.summary)
 
 
-async def _on_files(harness: Harness, task: Task, step: Step, desk: Desk) -> Product:
+async def _on_files(harness: Harness, task: Task, step: Step, desk: Desk, _got_on: GotOn) -> Product:
     if step.action in (Action.WRITE, Action.EDIT) and task.flow.policy.decide(step.action, harmless=True) != "allow":
         raise BadInput(f"the policy does not allow {step.action} in pipelines ([machine] in policy.toml)")
     return await asyncio.to_thread(actions.BY_NAME[step.action], desk, step)
 
 
-async def _transcribe(harness: Harness, task: Task, step: Step, desk: Desk) -> Product:
+async def _transcribe(harness: Harness, task: Task, step: Step, desk: Desk, got_on: GotOn) -> Product:
     path = desk.readable(desk.filled(step.input[0]))
     if not await asyncio.to_thread(path.is_file):
         raise NotFound(f"{path}: the recording is not there any more")
-    heard = await harness.speech.transcribe(path)
+
+    async def progress(done_s: float, of_s: float | None) -> None:
+        await got_on(f"{done_s / 60:.0f} of {of_s / 60:.0f} min heard" if of_s else f"{done_s / 60:.0f} min heard")
+
+    heard = await harness.speech.transcribe(path, progress=progress)
     if not heard.text.strip():
         raise BadInput(NOBODY_SPEAKS)
     output = desk.filled(step.output) or desk.own_path(f"{step.id}.txt")
@@ -82,7 +96,7 @@ async def _transcribe(harness: Harness, task: Task, step: Step, desk: Desk) -> P
     return Product(made, f"{heard.seconds:.0f} s of {heard.language or 'speech'}, confidence {heard.confidence:.2f}")
 
 
-async def _notify(harness: Harness, task: Task, step: Step, desk: Desk) -> Product:
+async def _notify(harness: Harness, task: Task, step: Step, desk: Desk, _got_on: GotOn) -> Product:
     text = (await asyncio.to_thread(desk.filled, step.content)).strip()
     goal: Goal = desk.goal
     events = await harness.db.write(tell_goal, harness, goal, f"goal/{goal.id}/{step.id}", text)

@@ -26,7 +26,7 @@ def add_goal(house: House, name: str, title: str, rank: int = 0, **changes: Any)
 
 def begin_try(house: House, goal: str) -> None:
     now = house.clock.now()
-    row = {"goal_id": goal, "step": "a", "number": 1, "due_at": now, "run_id": "r", "begun_at": now}
+    row = {"goal_id": goal, "step": "a", "number": 1, "due_at": now, "run_id": "r"}
     with house.tx() as tx:
         tx.execute(insert(tries).values(row))
 

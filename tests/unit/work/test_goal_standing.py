@@ -27,8 +27,8 @@ def goal(closed: bool = False) -> Goal:
     return Goal("g1", PIPELINE, facts, None, 0, None, NOW, NOW if closed else None)
 
 
-def claim(step: str, number: int = 1, begun: bool = True) -> Claim:
-    return Claim("g1", step, number, NOW, "run" if begun else None, NOW if begun else None)
+def claim(step: str, number: int = 1) -> Claim:
+    return Claim("g1", step, number, NOW, "run")
 
 
 def seen(place: int, kind: Kind, step: str | None = None, summary: str = "", **data: Any) -> Observation:
@@ -44,8 +44,12 @@ def stands(claims: list[Claim], *observations: Observation, closed: bool = False
 
 
 def test_products_and_life_come_from_the_ledger() -> None:
-    found = stands([claim("a"), claim("b")], seen(1, Kind.STEP_COMPLETED, "a", "made it", **{"try": 1, "product": "x"}))
-    assert found.products["a"].path == "x" and found.life is Life.IN_PROGRESS
+    made = seen(1, Kind.STEP_COMPLETED, "a", "made it", **{"try": 1, "product": "x"})
+    found = stands([claim("a"), claim("b")], made)
+    assert found.products["a"].path == "x" and found.life is Life.CREATED, "b waits for its run"
+    begun = seen(2, Kind.STEP_PROGRESS, "b", **{"try": 1})
+    found = stands([claim("a"), claim("b")], seen(0, Kind.STEP_PROGRESS, "a", **{"try": 1}), made, begun)
+    assert found.life is Life.IN_PROGRESS
     assert ready(PIPELINE, found.tries) == []
 
 
