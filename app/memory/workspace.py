@@ -68,6 +68,10 @@ class Workspace:
         if skills.is_dir():
             shutil.copytree(skills, self.root / "skills", dirs_exist_ok=True, copy_function=_copy_newer)
 
+    def from_whole(self, path: Path | str) -> str:
+        """A path in here as seen from the whole, where channels look for files. Touches no disk."""
+        return f"{self.place}/{path}" if self.place else str(path)
+
     @property
     def artifacts(self) -> Path:
         return self.root / OWN_FOLDER / "artifacts"

@@ -70,7 +70,7 @@ def check_heard(service: Service, said: str, kept: str) -> None:
     [row] = service.rows("SELECT text, data FROM messages WHERE role = 'user'")
     assert word_error_rate(SAID, row["text"]) <= 0.1
     assert "Spoken: a voice message of 11 s (en). What follows is its transcript" in said and row["text"] in said
-    [original] = (service.home / "workspace" / "inbox").rglob(f"*{Path(kept).suffix}")
+    [original] = (service.home / "workspace" / ".moab" / "people").glob(f"*/inbox/**/*{Path(kept).suffix}")
     assert original.read_bytes() == (AUDIO / kept).read_bytes()
     check_transcripts(service)
 
@@ -78,9 +78,9 @@ def check_heard(service: Service, said: str, kept: str) -> None:
 def test_a_voice_note_of_telegram_is_fetched_heard_and_answered_aloud(
     make_service: MakeService, tmp_path: Path
 ) -> None:
-    """The program that reads aloud is a stand-in that plays a recording: what the machine has may differ."""
+    """Of somebody who is no admin. The program that reads is a stand-in that plays a recording: machines differ."""
     write_reader(tmp_path, spoken_wav(tmp_path / "spoken.wav"))
-    service = make_service(PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}").start()
+    service = make_service(APPROVAL_ADMINS="", PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}").start()
     chat = service.stage.chat()
     service.stage.telegram.control("/__files", {"files": {"VOICE1": encoded("jfk.ogg")}})
     service.say(chat, "/voice on")
@@ -102,7 +102,7 @@ def test_a_voice_note_of_telegram_is_fetched_heard_and_answered_aloud(
 def test_an_audio_clip_of_slack_is_fetched_heard_and_answered(make_service: MakeService) -> None:
     with FakeProcess("slack_server") as fake:
         slack = SlackStage(fake)
-        service = make_service(**slack.settings(), APPROVAL_ADMINS="slack:U0ADA00001").start()
+        service = make_service(**slack.settings()).start()
         chat = slack.chat()
         fake.control("/__files", {"files": {"F0VOICE001": encoded("jfk.m4a")}})
         clip = {"id": "F0VOICE001", "name": "audio_message.m4a", "mimetype": "audio/mp4", "subtype": "slack_audio"}

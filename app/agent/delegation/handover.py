@@ -37,7 +37,7 @@ def hand_over(
             destination=destination,
             parts=[
                 {
-                    "file": _from_whole(harness, file.path),
+                    "file": harness.workspace.from_whole(file.path),
                     "name": file.name,
                     "caption": caption,
                     "text": caption or file.name,
@@ -47,9 +47,3 @@ def hand_over(
             now=harness.clock.now(),
         )
     return [reply_event(harness, place, flow.session_key)]
-
-
-def _from_whole(harness: Harness, path: str) -> str:
-    """A path in somebody's workspace as seen from the whole, where channels look."""
-    place = harness.workspace.place
-    return f"{place}/{path}" if place else path

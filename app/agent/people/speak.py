@@ -81,7 +81,7 @@ def _put(tx: Tx, harness: Harness, flow: Flow, path: Path) -> list[dict[str, Any
     if place is None or place.channel not in harness.channels:
         return []
     name = "answer.ogg"
-    file = path.relative_to(harness.workspace.root).as_posix()
+    file = harness.workspace.from_whole(path.relative_to(harness.workspace.root).as_posix())
     outbox.put(
         tx,
         _key(flow),
