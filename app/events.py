@@ -269,6 +269,11 @@ class ApprovalDecided(Event):
     note: str | None = None
 
 
+CHAT_MOVED = "chat moved"
+"""The command of a platform that says that the chat `destination` has the number `args` now. There is a blank in it, so
+that nobody can type it."""
+
+
 def message_event_id(message_key: str, cause: str = "first") -> str:
     """Event id of a message's start signal: `cause` is `first`, `edit-<date>` or `again-<n>`."""
     return f"{message_key}:{cause}"

@@ -6,8 +6,8 @@ from typing import Any
 import inngest
 
 from app.agent.harness import Harness
+from app.agent.people.moving import send_next
 from app.agent.steps import DurableSteps, parse, unless_crashed
-from app.channels.delivery import deliver_next
 from app.channels.outbox import chat_key
 from app.events import ReplyReady
 
@@ -22,10 +22,7 @@ def send_reply(client: inngest.Inngest, harness: Harness) -> inngest.Function[An
         chat = chat_key(ready.channel, ready.destination)
         sent = 0
         while True:
-            step = await steps.run(
-                "send", deliver_next, harness.db, harness.channels, harness.clock, harness.boot_id, chat
-            )
-            match unless_crashed(step):
+            match unless_crashed(await steps.run("send", send_next, harness, chat)):
                 case {"kind": "done"}:
                     return {"steps": sent + 1}
                 case {"kind": "wait", "until": str(until)}:

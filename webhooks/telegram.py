@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 
 from app.config import Settings
 from app.errors import BadInput, ChannelError
-from app.events import CommandReceived, Destination, MessageReceived, as_input, wire_safe
+from app.events import CHAT_MOVED, CommandReceived, Destination, MessageReceived, as_input, wire_safe
 from app.sentences import OLD_BUTTON, say
 from webhooks import telegram_said as said
 from webhooks.fields import as_dict, as_id, as_int, as_text
@@ -98,7 +98,11 @@ def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | Comman
     message = as_dict(update.get(kind))
     chat = as_dict(message.get("chat"))
     chat_id, message_id = as_id(chat.get("id")), as_id(message.get("message_id"))
-    if not chat_id or not message_id or _is_noise(message, kind, bot):
+    if not chat_id or not message_id:
+        return None
+    if message.get("migrate_to_chat_id") or message.get("migrate_from_chat_id"):
+        return _moved(message, chat_id, bot)
+    if _is_noise(message, kind, bot):
         return None
     text, attachments = said.unmentioned(said.words(message), bot), said.files(message, bot)
     if (not text.strip() and not attachments) or said.is_for_another(text, bot):
@@ -141,6 +145,20 @@ def _place(message: Mapping[str, Any], bot: Bot, chat_id: str, message_id: str) 
         "channel": "telegram",
         "destination": Destination(chat_id=chat_id, message_id=message_id, thread_id=thread_id),
     }
+
+
+def _moved(message: Mapping[str, Any], chat_id: str, bot: Bot) -> CommandReceived:
+    """A group that became a supergroup has another number; both say so, and it is one thing that is said."""
+    former = as_id(message.get("migrate_from_chat_id")) or chat_id
+    present = as_id(message.get("migrate_to_chat_id")) or chat_id
+    return CommandReceived(
+        command=CHAT_MOVED,
+        args=present,
+        message_key=f"telegram:{bot.id}:{former}:moved:{present}",
+        session_key=f"telegram:{bot.id}:{former}",
+        channel="telegram",
+        destination=Destination(chat_id=former),
+    )
 
 
 def _pressed(query: Mapping[str, Any], bot: Bot) -> CommandReceived | None:

@@ -6,15 +6,17 @@ from app.agent.announce import SEND_WITHIN_S, announce, start_message
 from app.agent.approvals.decision import Outcome, take_answer
 from app.agent.harness import Harness
 from app.agent.people.gate import admit
+from app.agent.people.moving import follow
 from app.clock import milliseconds
 from app.db import Tx
 from app.errors import ServiceUnavailable
-from app.events import CommandReceived, MessageReceived, message_event_id
+from app.events import CHAT_MOVED, CommandReceived, MessageReceived, message_event_id
 from app.failpoints import reach
 from app.ids import new_id
 from app.sessions import deposit as deposit_rows
 from app.sessions import edits
 from app.sessions.deposit import Deposited, deposit
+from app.sessions.moves import Move
 
 
 async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> None:
@@ -27,6 +29,9 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     key = event.message_key
     if key is None:
         raise ValueError("an input from outside has a message key")
+    if isinstance(event, CommandReceived) and event.command == CHAT_MOVED:  # now: what is said there next is let in
+        await follow(harness, Move(event.channel, event.destination.chat_id, event.args))
+        return
     if not await admit(harness, event):
         return
     if isinstance(event, CommandReceived):

@@ -21,9 +21,10 @@ Part = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sent:
-    """The platform took it; `receipt` names the message there."""
+    """The platform took it; `receipt` names the message there, `moved_to` the chat if it has another number now."""
 
     receipt: Mapping[str, Any]
+    moved_to: str | None = None
 
 
 @dataclass(frozen=True)

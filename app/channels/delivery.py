@@ -30,7 +30,8 @@ class Doubt:
 async def deliver_next(
     database: Database, channels: Mapping[str, Channel], clock: Clock, boot_id: str, chat: str
 ) -> dict[str, Any]:
-    """Send the oldest unsent part of a chat: kind `sent`, `wait` (with `until`, ISO) or `done`, as JSON.
+    """Send the oldest unsent part of a chat: kind `sent`, `wait` (with `until`, ISO) or `done`, as JSON; `moved_to` is
+    the number that the chat has now, if it got another one.
 
     Whoever finds an unsent part may send it; the claim on its row lets only one do so.
     """
@@ -51,9 +52,10 @@ async def deliver_next(
     reach("send.recorded")
     if not isinstance(result, Sent):
         _log(claimed, result)
+    moved = {"moved_to": result.moved_to} if isinstance(result, Sent) and result.moved_to else {}
     if rest is None:
-        return {"kind": "done"}
-    return {"kind": "sent"} if rest <= clock.now() else _wait(rest)
+        return {"kind": "done"} | moved
+    return ({"kind": "sent"} if rest <= clock.now() else _wait(rest)) | moved
 
 
 async def _send(channel: Channel | None, delivery: Delivery) -> SendResult | Doubt:

@@ -84,7 +84,7 @@ class TelegramChannel:
             if edited is not None:
                 return edited
             answer = await self._send_text(destination, {k: v for k, v in part.items() if k != "edit"})
-        return result_of(answer) if isinstance(answer, Answer) else answer
+        return result_of(answer, destination) if isinstance(answer, Answer) else answer
 
     async def _send_text(self, destination: Destination, part: Part) -> Answer | Later | Unknown:
         method = "editMessageText" if part.get("edit") else "sendMessage"
@@ -115,7 +115,7 @@ class TelegramChannel:
                 else:
                     break
                 answer = await self._upload(upload, params)
-        return result_of(answer) if isinstance(answer, Answer) else answer
+        return result_of(answer, destination) if isinstance(answer, Answer) else answer
 
     async def _upload(self, upload: Upload, params: Mapping[str, Any]) -> Answer | Later | Unknown:
         return await self._post(upload.method, params, self._read_s * UPLOAD_PATIENCE, upload)

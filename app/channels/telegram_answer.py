@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from app.channels.channel import Later, Refused, SendResult, Sent, Unknown
+from app.events import Destination
 
 MARKUP_FAULT = re.compile(r"entit", re.IGNORECASE)
 EDIT_FAULT = re.compile(r"message to edit|message can't be edited|MESSAGE_ID_INVALID", re.IGNORECASE)
@@ -36,10 +37,14 @@ def result_of_edit(answer: Answer | Later | Unknown, part: Mapping[str, Any]) ->
     return None if gone and part.get("preview") else result_of(answer)
 
 
-def result_of(answer: Answer) -> SendResult:
+def result_of(answer: Answer, destination: Destination | None = None) -> SendResult:
+    """What became of a part; with the `destination` it was for, also whether that chat has another number now."""
     if answer.ok:
         message = answer.body.get("result") or {}
-        return Sent({"messageId": message.get("message_id"), "chatId": message.get("chat", {}).get("id")})
+        chat_id = message.get("chat", {}).get("id")
+        numbers = destination is not None and re.fullmatch(r"-?[0-9]+", destination.chat_id) and chat_id is not None
+        moved = str(chat_id) if numbers and destination and str(chat_id) != destination.chat_id else None
+        return Sent({"messageId": message.get("message_id"), "chatId": chat_id}, moved)
     if answer.status == httpx.codes.TOO_MANY_REQUESTS:
         return Later(_seconds(answer.parameters.get("retry_after")), answer.reason, crowded=True)
     if 400 <= answer.status < 500:

@@ -59,6 +59,18 @@ class Workspace:
         folder = self.root / OWN_FOLDER / PEOPLE
         return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
+    def move_principal(self, old: str, new: str) -> None:
+        """Give the workspace of a person or group another name. Where both are there, what the new one has stays."""
+        before, after = self.of(old).root, self.of(new).root
+        if not before.is_dir():
+            return
+        for path in sorted(before.rglob("*")):
+            target = after / path.relative_to(before)
+            if path.is_file() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
+        shutil.rmtree(before)
+
     def prepare(self) -> None:
         """Make a person's workspace if it is not there, and bring its skills up to date."""
         if self._shared is None:

@@ -15,6 +15,7 @@ from app.agent.delegation import task_list
 from app.agent.harness import Harness
 from app.agent.people import status
 from app.agent.people.gate import admit_started, pair_command, zone_command
+from app.agent.people.moving import follow
 from app.agent.people.preview import give_up
 from app.agent.people.undo import undo_files
 from app.aloud import how, why_not
@@ -22,12 +23,13 @@ from app.channels import outbox
 from app.clock import milliseconds
 from app.db import Tx
 from app.errors import NotFound
-from app.events import CommandReceived, TurnStopped
+from app.events import CHAT_MOVED, CommandReceived, TurnStopped
 from app.failpoints import reach
 from app.ids import new_id
 from app.sentences import say
 from app.sessions import calls, deposit, people, search, session, tasks, transcript, turns, undo
 from app.sessions.calls import CallState
+from app.sessions.moves import Move
 from app.tables import sessions
 
 HELP = """\
@@ -263,6 +265,8 @@ COMMANDS: dict[str, Command] = {
 
 async def run_command(harness: Harness, event: CommandReceived, command_key: str) -> dict[str, Any]:
     """Carry out a command once per `command_key`; its answer becomes a delivery row. Answers with JSON."""
+    if event.command == CHAT_MOVED:  # it came past the way in
+        return await follow(harness, Move(event.channel, event.destination.chat_id, event.args))
     if not await admit_started(harness, event, command_key):
         return {"command": ""}
     on_files = event.command == "undo" and event.args.strip().lower() == "files"

@@ -118,7 +118,11 @@ async def test_a_fault_of_the_server_is_tried_later(telegram, channel, kind):
 async def test_a_moved_chat_is_followed_once_and_the_receipt_says_so(telegram, channel):
     telegram.script({"kind": "migrate", "to": -1009, "chat": -1001})
     result = await channel.send(GROUP, PART)
-    assert isinstance(result, Sent) and result.receipt["chatId"] == -1009
+    assert isinstance(result, Sent) and result.receipt["chatId"] == -1009 and result.moved_to == "-1009"
+    again = await channel.send(GROUP, PART)
+    assert isinstance(again, Sent) and again.moved_to is None
+    named = await channel.send(Destination(chat_id="@garden"), PART)
+    assert isinstance(named, Sent) and named.moved_to is None
     assert "reply_parameters" not in telegram.calls("sendMessage")[1].params
 
 

@@ -12,7 +12,7 @@ FIXTURES = sorted((Path(__file__).parents[2] / "fixtures" / "telegram").glob("*.
 BOT = Bot("123456", "moab_bot")
 NOTHING = {
     *("another_bot", "blocked_by_the_person", "button_of_another_time", "channel_post_in_its_group"),
-    *("channel_post_not_meant", "group_command_for_another_bot", "group_moved", "group_small_talk"),
+    *("channel_post_not_meant", "group_command_for_another_bot", "group_small_talk"),
     *("live_location_moved", "new_member", "reaction", "topic_small_talk"),
 }
 
