@@ -64,6 +64,7 @@ class TelegramServer(FakeServer):
         self.files: dict[str, bytes] = {}
         self.prefix = ""
         self._message_id = 1000
+        self._edits: dict[tuple[str, Any], dict[str, Any]] = {}
         self._lock = threading.Lock()
 
     def sent(self, chat_id: int | str | None = None) -> list[dict[str, Any]]:
@@ -163,7 +164,8 @@ class TelegramServer(FakeServer):
         return self._stored(params, bot, {"text": text} | self._checked_entities(text, params))
 
     def _edited(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Edits change the text and take the buttons away; who looks for them finds the calls."""
+        """Edits change the text and take the buttons away; who looks for them finds the calls. One that changes nothing
+        is refused."""
         known = [
             message for message in self.sent(params.get("chat_id")) if message["message_id"] == params["message_id"]
         ]
@@ -172,7 +174,12 @@ class TelegramServer(FakeServer):
         text = str(params.get("text") or "")
         if not text.strip() or units(text) > MAX_TEXT_UNITS:
             raise Refusal("message text is empty or too long")
-        return known[0] | {"text": text} | self._checked_entities(text, params)
+        edited = {"text": text} | self._checked_entities(text, params)
+        place = str(params["chat_id"]), params["message_id"]
+        if self._edits.get(place) == edited:
+            raise Refusal("message is not modified: specified new message content is exactly the same")
+        self._edits[place] = edited
+        return known[0] | edited
 
     @staticmethod
     def _checked_entities(text: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from app.channels.channel import Channel, Later, Refused, Sent, Unknown
+from app.channels.channel import Absent, Channel, Later, Refused, Sent, Unknown
 from app.channels.telegram import TelegramChannel
 from app.errors import ChannelError
 from app.events import Destination
@@ -286,3 +286,8 @@ async def test_previews_keep_quiet_as_long_as_telegram_asks(telegram, channel):
 async def test_a_preview_that_fails_is_none(telegram, channel):
     telegram.script({"method": "sendMessage", "kind": "forbidden"})
     assert await channel.preview(HERE, "one", None) is None
+
+
+async def test_a_change_of_a_message_may_be_made_again_and_a_message_may_not(channel):
+    assert isinstance(await channel.find(HERE, PART | {"edit": "7"}), Absent)
+    assert isinstance(await channel.find(HERE, PART), Unknown)
