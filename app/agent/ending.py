@@ -7,6 +7,7 @@ from typing import Any
 from app.agent.delegation.tasks import local_time
 from app.agent.flow import Flow
 from app.agent.harness import Harness
+from app.agent.quiet import says_nothing
 from app.db import Tx
 from app.sessions import calls, tasks, turns
 from app.sessions.turns import Outcome
@@ -55,6 +56,8 @@ def _done(tx: Tx, run_id: str) -> str:
 
 
 def _said(text: str, state: str) -> str:
+    if says_nothing(text):
+        return "It had nothing to tell."
     said = _short(text, ANSWER_CHARS)
     if not said:
         return ""

@@ -12,6 +12,7 @@ from app.agent.harness import Harness
 from app.agent.heartbeat.telling import is_silent, keep
 from app.agent.heartbeat.wakes import rings
 from app.agent.people.preview import in_its_place
+from app.agent.quiet import is_quiet
 from app.channels import outbox
 from app.db import Tx
 from app.events import Destination, TurnEnded
@@ -59,7 +60,8 @@ def _end(tx: Tx, harness: Harness, flow: Flow, request: Mapping[str, Any]) -> tu
     reply = _reply(tx, harness, flow) if ending.kind in ENDED else None
     if reply is not None:
         number = turns.count_announcement(tx, flow.run_id)
-        events.append(reply_event(harness, reply, flow.session_key, f"{flow.run_id}:reply:{number}"))
+        if outbox.exists(tx, f"{flow.run_id}/reply"):
+            events.append(reply_event(harness, reply, flow.session_key, f"{flow.run_id}:reply:{number}"))
         ended = TurnEnded(session_key=flow.session_key, turn_id=flow.run_id)
         events.append(ended.to_wire(f"{flow.run_id}:ended:{number}"))
     elif ending.kind in ENDED:
@@ -119,6 +121,8 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
     reply = _reply(tx, harness, flow)
     shown = deposit.open_inputs(tx, flow.session_id) if flow.start_head is None else ()
     waits = reply is not None and _waits_for_morning(tx, harness, flow, shown)
+    turn = turns.find(tx, flow.run_id)
+    quiet = is_quiet(text, state, [row.origin for row in shown] or [turn.origin if turn is not None else "person"])
     if flow.start_head is None:
         deposit.close_shown(tx, flow.session_id, flow.run_id, MESSAGE_STATE[state])
     else:
@@ -128,6 +132,8 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
     turns.end(tx, flow.run_id, state, now, error=None if state == "finished" else text[:500])
     note_ending(tx, harness, flow, [row.text for row in shown], text, state)
     outbox.withdraw(tx, f"{flow.run_id}/progress", "the answer came first")
+    if quiet:
+        return
     if reply is None:  # nothing follows such a turn
         turns.settle(tx, flow.run_id, now)
         return

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from app.agent.approvals.policy import MACHINE
 from app.agent.attend import attend
 from app.agent.context.briefing import Look, brief
 from app.agent.context.pictures import BLIND, has_pictures
@@ -16,6 +17,7 @@ from app.agent.harness import Harness
 from app.agent.models import spending
 from app.agent.models.llm import Asking, Completion, Facts, ModelFailure
 from app.agent.people.preview import FIRST_AFTER_LOOKS, Preview
+from app.agent.quiet import MONITOR, NO_REPLY
 from app.agent.recovery import pause_s
 from app.agent.repetition import fingerprint
 from app.agent.tool import Effect, Toolbox
@@ -26,6 +28,7 @@ from app.failpoints import reach
 from app.log import redacted
 from app.sessions import branch, session, transcript, turns, usage
 from app.sessions.calls import running_elsewhere
+from app.sessions.deposit import open_inputs
 from app.sessions.session import Claim
 from app.sessions.transcript import NewCall
 
@@ -91,15 +94,22 @@ def toolbox_of(harness: Harness, flow: Flow) -> Toolbox:
 
 def _listener(harness: Harness, flow: Flow) -> Callable[[str], None] | None:
     """What hears of an answer as it grows; None where it is not streamed: nobody would see it, and it costs time."""
-    if flow.compact or flow.channel not in outbox.REPEATABLE or not harness.settings.model_stream:
+    if (
+        flow.compact
+        or flow.policy.origin == MACHINE
+        or flow.channel not in outbox.REPEATABLE
+        or not harness.settings.model_stream
+    ):
         return None
     return functools.partial(harness.notifier.show, flow.session_key)
 
 
 def _preview(harness: Harness, flow: Flow) -> Preview | None:
-    """Where a chat sees an answer grow; nowhere for a sub-agent, whose answer is for its parent."""
+    """Where a chat sees an answer grow; nowhere for a sub-agent, whose answer is for its parent, and for a turn that a
+    machine started, which may have nothing to tell.
+    """
     settings, channel = harness.settings, flow.channel
-    is_chat = channel in harness.channels and channel not in outbox.REPEATABLE
+    is_chat = flow.policy.origin != MACHINE and channel in harness.channels and channel not in outbox.REPEATABLE
     if not (is_chat and flow.delegates and settings.model_stream and settings.preview_answers) or flow.compact:
         return None
     return Preview(harness, flow)
@@ -213,15 +223,18 @@ def _record(
     claim = session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
     if claim is not Claim.HELD:
         return Thought(kind=claim.value)  # type: ignore[arg-type]  # busy needs steers=False
-    if not answer.text.strip() and not calls:
-        return Thought(kind="empty", head=head)
+    text = answer.text
+    if not text.strip() and not calls:
+        if {row.origin for row in open_inputs(tx, flow.session_id)} != {MONITOR}:
+            return Thought(kind="empty", head=head)
+        text = NO_REPLY  # it has said what it has to say with a tool
     message_id = transcript.record_assistant(
         tx,
         flow.session_id,
         run_id=flow.run_id,
         step_key=request["key"],
         parent=head,
-        text=answer.text,
+        text=text,
         new_calls=calls,
         data=_about(request, answer),
         now=now,

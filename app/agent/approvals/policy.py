@@ -14,7 +14,8 @@ Approver = Literal["requester", "admins"]
 FILE = "policy.toml"
 """The workspace's policy, for people to edit: no tool may write it."""
 
-ORIGINS = ("terminal", "http", "task", "machine")
+MACHINE = "machine"
+ORIGINS = ("terminal", "http", "task", MACHINE)
 """Where a message may come from, besides the platforms."""
 EVERY_TOOL = "*"
 AT_HOME = frozenset({"edit", "send_file", "bash_kill", "cancel_task"})
@@ -60,7 +61,7 @@ def origin_of(channel: str, origin: str) -> str:
     """What a policy calls the origin of a message: the channel of a person, `task` of a sub-agent, else `machine`."""
     if origin == "person":
         return channel
-    return "task" if origin == "task" else "machine"
+    return "task" if origin == "task" else MACHINE
 
 
 def make_policy(

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from app.agent import quiet
 from app.agent.announce import announce, start_message
 from app.agent.goals.orders import nudge
 from app.agent.harness import Harness
@@ -27,7 +28,7 @@ from app.work.supervision import Executor, Supervision
 
 log = logging.getLogger("moab.agent")
 
-ORIGIN = "the monitor"
+ORIGIN = quiet.MONITOR
 SHOWN = 50
 
 ASK = """{reason}
@@ -35,13 +36,13 @@ ASK = """{reason}
 Look how it really stands, then answer with task_reply (task_id {id}), which takes one branch:
 A still working (name the step), B done, C blocked (with the reason), D waiting outside (with the job and evidence: \
 one of {evidence}), E give up.
-Question {attempt} of {limit}. It is not from the user, who need not hear of it unless there is something to tell."""
+Question {attempt} of {limit}. It is not from the user. {hint}"""
 PIPELINE = " A pipeline is at it: goal_status shows it."
 DELEGATED = " A sub-agent is at it: list_tasks shows it, cancel_task ends it."
 AT_IT = {Executor.SUB_AGENT: DELEGATED, Executor.PIPELINE: PIPELINE}
 RETRY = """{reason} This may pass: try {what} again now. This is retry {attempt} of {limit}.
 {state} Its goal: {goal}
-Note what comes of it with task_progress or, if it is blocked again, with task_block (task_id {id})."""
+Note what comes of it with task_progress or, if it is blocked again, with task_block (task_id {id}). {hint}"""
 TOLD = """{goal}
 This does not get on by itself: {reason}
 (task {id}; `moab task show {id}` shows all of it)"""
@@ -161,6 +162,7 @@ def _ask(
         state=overview.in_words(derived) + AT_IT.get(Executor(watch.executor), ""),
         goal=derived.goal,
         id=derived.task_id,
+        hint=quiet.HINT,
         what=action.subject or "it",
         evidence=", ".join(EVIDENCE),
         attempt=action.attempt,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from app.agent import quiet
 from app.agent.announce import announce, start_message
 from app.agent.harness import Harness
 from app.agent.heartbeat.night import is_night
@@ -26,7 +27,7 @@ log = logging.getLogger("moab.agent")
 
 FILE = "HEARTBEAT.md"
 ROUND = "checklist"
-ORIGIN = "heartbeat"
+ORIGIN = quiet.HEARTBEAT
 EVERY = timedelta(minutes=30)
 LONGEST = timedelta(hours=4)
 QUIET_BEFORE_PAUSE = 3
@@ -42,7 +43,7 @@ tools: if something needs doing or telling, speak, and the assistant will do it.
 repeat what the notes say was done. Answer with one JSON object and nothing else:
 {"say": "quiet"} or {"say": "speak", "text": "what is to be done or told, in full"}"""
 
-FOUND = "The checklist HEARTBEAT.md was looked at, and this needs attention now: {text}"
+FOUND = f"The checklist HEARTBEAT.md was looked at, and this needs attention now: {{text}}\n({quiet.HINT})"
 STOPPED = (
     "I have stopped looking at HEARTBEAT.md: {count} looks in a row failed, the last one because of this: {reason}. "
     "I begin again when the file changes, or after `moab heartbeat --now`."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from app.agent import quiet
 from app.agent.announce import announce, start_message
 from app.agent.delegation.tasks import local_time, parse_moment
 from app.agent.flow import Flow
@@ -22,7 +23,7 @@ from app.work import wakes
 from app.work.wakes import MAX_AHEAD, MIN_AHEAD, Wake, WakeState
 
 MAX_OPEN = 20
-ORIGIN = "wake"
+ORIGIN = quiet.WAKE
 
 EARLY = timedelta(seconds=5)
 """An engine's clock may be ahead of ours by so much: its signal is not to be lost for that."""
@@ -39,7 +40,7 @@ CHAIN_ENDED = "This is the last of {limit} wakes in a row that were set without 
 NO_CHAT = "This conversation has no chat that a wake could come back to."
 TIME_FORM = "a time such as 2026-12-24T18:00 ({zone})"
 WOKEN = """You are woken now, as was asked for on {set_at}: {reason}
-(Wake {id}, due at {due_at}{late}. {next})"""
+(Wake {id}, due at {due_at}{late}. {next} {hint})"""
 
 
 def set_wake(tx: Tx, harness: Harness, flow: Flow, step_key: str, wish: WakeWish) -> Wake:
@@ -159,6 +160,7 @@ def _input(harness: Harness, wake: Wake, after: Wake, now: datetime) -> MessageR
         reason=wake.reason,
         id=wake.id,
         due_at=local_time(harness, wake.due_at),
+        hint=quiet.HINT,
         late=late + (", and what fell in between is left out" if late and wake.cron else ""),
         next=following if after.state == WakeState.OPEN else "It does not come again.",
     )

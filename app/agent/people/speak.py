@@ -11,6 +11,7 @@ from sqlalchemy import select
 from app.agent.announce import announce, reply_event
 from app.agent.flow import Flow
 from app.agent.harness import Harness
+from app.agent.quiet import says_nothing
 from app.aloud import read_aloud, spoken_words
 from app.channels import outbox
 from app.config import speech_environment
@@ -59,7 +60,8 @@ def _make_room(path: Path) -> None:
 def _words(tx: Tx, flow: Flow, head: int) -> tuple[str, str, bool]:
     """What to read, in which language, and whether that is done already."""
     done = outbox.exists(tx, _key(flow))
-    return spoken_words(transcript.text_of(tx, head)), _language(tx, flow.session_id), done
+    text = transcript.text_of(tx, head)
+    return "" if says_nothing(text) else spoken_words(text), _language(tx, flow.session_id), done
 
 
 def _language(tx: Tx, session_id: str) -> str:
