@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import literal, select, update
+from sqlalchemy import literal, or_, select, update
 
 from app.db import Tx, insert_if_absent, moment
 from app.events import Destination, MessageReceived, wire_safe
@@ -20,6 +20,8 @@ ID_CHARACTERS = 8
 MAX_DEPTH = 10
 OUTSIDE = "outside"
 """The kind of a request that no person decides: the result of its call is given over the API."""
+AFTER_APPROVAL = "/outside"
+"""Ends the step key of such a request where a person had to approve of the call first, by a request of its own."""
 
 
 class State(StrEnum):
@@ -54,6 +56,11 @@ class Approval:
     decided_by: str | None = None
     note: str | None = None
     decided_at: datetime | None = None
+
+    @property
+    def call_key(self) -> str:
+        """The step key of the call that it is about."""
+        return self.step_key.removesuffix(AFTER_APPROVAL)
 
     @classmethod
     def of(cls, row: Any) -> "Approval":
@@ -141,9 +148,10 @@ def unheard(tx: Tx) -> list[Approval]:
     waiting = select(turns.c.run_id).where(
         turns.c.state == "live", turns.c.waiting_until.is_not(None), turns.c.seen_at < approvals.c.decided_at
     )
-    open_calls = select(calls.c.id).where(
-        calls.c.run_id == approvals.c.run_id, calls.c.step_key == approvals.c.step_key, calls.c.state != "started"
+    is_its_call = or_(
+        approvals.c.step_key == calls.c.step_key, approvals.c.step_key == calls.c.step_key + AFTER_APPROVAL
     )
+    open_calls = select(calls.c.id).where(calls.c.run_id == approvals.c.run_id, is_its_call, calls.c.state != "started")
     decided = (State.APPROVED, State.DENIED, State.ANSWERED, State.EXPIRED)
     return _all(
         tx, approvals.c.state.in_(decided), approvals.c.run_id.in_(waiting.correlate(approvals)), open_calls.exists()
@@ -220,7 +228,7 @@ def prompted(tx: Tx, session_id: str) -> Any | None:
 
 def arguments_of(tx: Tx, approval: Approval) -> str:
     """The full arguments of the call a request is for, as the model wrote them."""
-    query = select(calls.c.arguments).where(calls.c.run_id == approval.run_id, calls.c.step_key == approval.step_key)
+    query = select(calls.c.arguments).where(calls.c.run_id == approval.run_id, calls.c.step_key == approval.call_key)
     return tx.scalar(query) or ""
 
 

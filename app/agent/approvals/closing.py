@@ -70,7 +70,7 @@ def close(tx: Tx, harness: Harness, row: Approval, state: State) -> list[dict[st
     if not approvals.decide(tx, row, state, now):
         return []
     closed = approvals.find(tx, row.id) or row
-    if state is State.EXPIRED and (record := calls.find(tx, row.run_id, row.step_key)) is not None:
+    if state is State.EXPIRED and (record := calls.find(tx, row.run_id, row.call_key)) is not None:
         calls.finish(tx, record.id, ok=False, result=ended_text(closed), now=now)
     return [*mark_prompt(tx, harness, closed), decided_event(tx, harness, closed)]
 

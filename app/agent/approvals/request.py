@@ -2,6 +2,7 @@
 
 import os.path
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from app.db import Tx
 from app.events import Destination
 from app.failpoints import reach
 from app.sessions import approvals, calls, turns
-from app.sessions.approvals import OUTSIDE, Approval, Asked, State
+from app.sessions.approvals import AFTER_APPROVAL, OUTSIDE, Approval, Asked, State
 from app.sessions.calls import CallRecord
 from app.sessions.session import OWNED_FOR
 from app.sessions.turns import Outcome
@@ -33,17 +34,41 @@ def hold(
 ) -> Observation | None:
     """None if the call may run now; else what it came to, or `ask`: a person has to decide first.
 
-    A call that nobody needs to be asked about costs nothing here. An approval is consumed for its own run and step.
+    A call that nobody needs to be asked about costs nothing here. An approval is consumed for its own run and step. A
+    call whose result comes from outside waits for that once it may be made.
     """
     verdict = "deny" if _writes_policy(tool, arguments, harness.workspace.root) else _verdict(flow, tool)
     if verdict == "allow" and not tool.outside:
         return None
     if verdict == "deny":
         return _end(tx, harness, record, refused(tool.name), ok=False)
-    bound_to = approvals.digest(tool.name, arguments, str(harness.workspace.root))
     row = approvals.of_step(tx, flow.run_id, record.step_key)
+    if verdict == "allow" or (row is not None and row.kind == OUTSIDE):
+        return _held(tx, harness, flow, record, Wish(OUTSIDE, record.step_key, tool, arguments))
+    asked = Wish("question" if tool.asks else "approval", record.step_key, tool, arguments)
+    held = _held(tx, harness, flow, record, asked)
+    if held is not None or not tool.outside:
+        return held
+    return _held(tx, harness, flow, record, Wish(OUTSIDE, record.step_key + AFTER_APPROVAL, tool, arguments))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a request is to be about: its kind, the step it is of, and the call."""
+
+    kind: str
+    step_key: str
+    tool: Tool
+    arguments: Mapping[str, Any]
+
+
+def _held(tx: Tx, harness: Harness, flow: Flow, record: CallRecord, wish: Wish) -> Observation | None:
+    """None once the request is approved; until then `ask`, or what the call came to."""
+    tool = wish.tool
+    bound_to = approvals.digest(tool.name, wish.arguments, str(harness.workspace.root))
+    row = approvals.of_step(tx, flow.run_id, wish.step_key)
     if row is None:
-        row = _request(tx, harness, flow, record, tool, arguments, bound_to)
+        row = _request(tx, harness, flow, wish, bound_to)
         if row is None:
             return _end(tx, harness, record, f"{tool.name}: nobody can be asked here, so it was not done.", ok=False)
     now = harness.clock.now()
@@ -85,16 +110,14 @@ def _paths(value: Any) -> Iterator[str]:
                 yield from _paths(inner)
 
 
-def _request(
-    tx: Tx, harness: Harness, flow: Flow, record: CallRecord, tool: Tool, arguments: Mapping[str, Any], bound_to: str
-) -> Approval | None:
+def _request(tx: Tx, harness: Harness, flow: Flow, wish: Wish, bound_to: str) -> Approval | None:
     here = Asked(flow.session_id, "", Destination(chat_id=""), None)
-    asked = here if tool.outside else approvals.whom(tx, flow.session_id, list(harness.channels))
+    asked = here if wish.kind == OUTSIDE else approvals.whom(tx, flow.session_id, list(harness.channels))
     if asked is None:
         return None
     now = harness.clock.now()
     request = {
-        "arguments": dict(arguments) if tool.asks else {},
+        "arguments": dict(wish.arguments) if wish.tool.asks else {},
         "folder": str(harness.workspace.root),
         "origin": flow.policy.origin,
         "approvers": list(flow.policy.approvers),
@@ -104,12 +127,12 @@ def _request(
         "destination": asked.destination.model_dump(by_alias=True, mode="json"),
     }
     row = Approval(
-        id=approvals.approval_id(flow.run_id, record.step_key),
+        id=approvals.approval_id(flow.run_id, wish.step_key),
         session_id=flow.session_id,
         run_id=flow.run_id,
-        step_key=record.step_key,
-        kind=OUTSIDE if tool.outside else "question" if tool.asks else "approval",
-        tool=tool.name,
+        step_key=wish.step_key,
+        kind=wish.kind,
+        tool=wish.tool.name,
         digest=bound_to,
         request=request,
         requester=asked.requester,

@@ -10,16 +10,18 @@ from fastapi import FastAPI
 
 from app.agent.act import act
 from app.agent.approvals.decision import Person, decide
+from app.agent.approvals.request import prompt
 from app.agent.flow import Flow
-from app.agent.heartbeat.sweep import sweep
+from app.agent.heartbeat.sweep import send_unsent, sweep
 from app.agent.models.llm import Completion
-from app.agent.outside import MARK, MAX_RESULT_CHARS, give_result
+from app.agent.outside import MARK, MAX_RESULT_CHARS, give_result, open_calls
 from app.agent.think import think
 from app.agent.tool import Toolbox
 from app.errors import ConfigError, NotFound
-from app.tables import approvals, turns
+from app.tables import approvals, deliveries, messages, turns
 from app.tables import calls as call_rows
 from app.web.api import api_router, explain_errors
+from tests.unit.agent.test_agent_commands import say
 from tests.unit.core.embedded import Embedded, embedded
 from tests.unit.house import RUN, House, ask, begin, kill_at, message, run_id, wishes
 from tools.outside import outside_tools
@@ -115,23 +117,108 @@ async def test_killed_after_it_was_taken_the_same_once_more_wakes_the_turn(house
     assert result(house).result == f"{MARK}\na cat"
 
 
-async def test_what_nobody_waits_for_is_refused(house: House, tools: Toolbox) -> None:
+async def test_a_call_that_nobody_made_is_refused(house: House, tools: Toolbox) -> None:
     with pytest.raises(NotFound, match="There is no call 'K3F9'"):
         await give_result(house.harness, "K3F9", "x", True)
+
+
+def inputs(house: House) -> list[Any]:
+    return house.rows(messages.select().where(messages.c.origin == "outside"))
+
+
+async def test_what_comes_after_a_newer_message_is_put_before_the_conversation_once(
+    house: House, tools: Toolbox
+) -> None:
     _, name = await call(house, tools)
     await begin(house, "never mind", "k2", run_id(2))
-    given = await give_result(house.harness, name, "too late", True)
-    assert not given.done and "something newer took its place" in given.text
-    assert result(house).result is None
+    for number in range(2):
+        given = await give_result(house.harness, name, "a cat" if not number else "a dog", True)
+        assert given.done is (number == 0) and ("came late" in given.text)
+    (late,) = inputs(house)
+    assert f"The result of label_photo (call {name})" in late.text and f"{MARK}\na cat" in late.text
+    assert '{"photo": "a.png"}' in late.text and (late.destination["chatId"], late.state) == ("7", "open")
+    (event,) = [e for e in house.sender.of("agent.message.received") if e["data"]["origin"] == "outside"]
+    assert event["data"]["steers"] is False
+    assert result(house).result is None and house.rows(approvals.select())[0].state == "superseded"
+
+
+async def test_killed_before_its_event_a_late_result_is_still_heard(house: House, tools: Toolbox) -> None:
+    _, name = await call(house, tools)
+    await begin(house, "never mind", "k2", run_id(2))
+    with kill_at("outside.given"):
+        await give_result(house.harness, name, "a cat", False)
+    await send_unsent(house.rebooted().harness)
+    (event,) = [e for e in house.sender.of("agent.message.received") if e["data"]["origin"] == "outside"]
+    assert "has come: it failed" in event["data"]["message"]
+
+
+async def test_after_new_the_person_is_told_of_a_late_result(house: House, tools: Toolbox) -> None:
+    _, name = await call(house, tools)
+    await say(house, "new", "c1")
+    for number in range(2):
+        given = await give_result(house.harness, name, "a cat", True)
+        assert given.done is (number == 0)
+    assert inputs(house) == []
+    assert ["a cat" in row.text for row in house.rows(deliveries.select()) if "label_photo" in row.text] == [True]
 
 
 async def test_it_expires_and_the_model_is_told(house: House, tools: Toolbox) -> None:
     flow, name = await call(house, tools)
     house.clock.advance(13 * 3600)
-    given = await give_result(house.harness, name, "too late", True)
-    assert not given.done and "expired" in given.text
     assert (await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"}))["kind"] == "done"
     assert "expired" in result(house).result
+    given = await give_result(house.harness, name, "a cat", True)
+    assert given.done and "a cat" in inputs(house)[0].text
+    assert "expired" in result(house).result, "what the model was told stays as it was"
+
+
+async def test_as_long_as_a_turn_waits_its_result_counts(house: House, tools: Toolbox) -> None:
+    _, name = await call(house, tools)
+    house.clock.advance(13 * 3600)
+    assert (await give_result(house.harness, name, "a cat", True)).done
+    assert result(house).result == f"{MARK}\na cat" and inputs(house) == []
+
+
+async def test_where_the_policy_asks_a_person_decides_before_anybody_outside_hears_of_it(
+    house: House, tools: Toolbox
+) -> None:
+    ask_first(house)
+    flow, name = await call(house, tools)
+    with house.tx() as tx:
+        assert open_calls(tx) == []
+    assert house.rows(approvals.select())[0].kind == "approval"
+    with pytest.raises(NotFound):
+        await give_result(house.harness, name, "x", True)
+    await prompt(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"})
+    assert any("May I run **label_photo**?" in row.text for row in house.rows(deliveries.select()))
+    with house.tx() as tx:
+        assert decide(tx, house.harness, name, "approve", "", Person("terminal", "me")).done
+    for _ in range(2):  # every wake looks again
+        seen = await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"})
+        assert seen["kind"] == "ask" and seen["ask"]["id"] != name and not seen["ask"]["prompt"]
+    with house.tx() as tx:
+        (waiting,) = open_calls(tx)
+    assert (waiting["id"], waiting["arguments"]) == (seen["ask"]["id"], '{"photo": "a.png"}')
+    assert (await give_result(house.harness, waiting["id"], "a cat", True)).done
+    assert (await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"}))["kind"] == "done"
+    assert result(house).result == f"{MARK}\na cat"
+    states = {row.kind: (row.state, row.decided_by) for row in house.rows(approvals.select())}
+    assert states == {"approval": ("used", "me"), "outside": ("answered", "outside")}
+
+
+async def test_what_a_person_denies_nobody_outside_hears_of(house: House, tools: Toolbox) -> None:
+    ask_first(house)
+    flow, name = await call(house, tools)
+    with house.tx() as tx:
+        assert decide(tx, house.harness, name, "deny", "", Person("terminal", "me")).done
+        assert open_calls(tx) == []
+    assert (await act(house.harness, flow, {"key": "tool#0.0", "name": "label_photo"}))["kind"] == "done"
+    assert "denied" in result(house).result and len(house.rows(approvals.select())) == 1
+
+
+def ask_first(house: House) -> None:
+    settings = house.harness.settings.model_copy(update={"tool_policy": (("label_photo", "ask"),)})
+    object.__setattr__(house.harness, "settings", settings)
 
 
 async def test_the_heartbeat_ends_what_is_overdue(house: House, tools: Toolbox) -> None:
