@@ -97,12 +97,8 @@ def has_slug(tx: Tx, slug: str, day: str) -> bool:
     return tx.scalar(select(goals.c.id).where(*facts).limit(1)) is not None
 
 
-ANY_OPEN = select(goals.c.id).where(goals.c.closed_at.is_(None)).limit(1)
-
-
-def is_any_open(tx: Tx) -> bool:
-    """Whether any goal has not come to its end."""
-    return tx.scalar(ANY_OPEN) is not None
+ANY_OPEN = select(goals.c.id).where(goals.c.closed_at.is_(None))
+"""Goals that have not come to their end."""
 
 
 def open_goals(tx: Tx) -> Iterator[Goal]:

@@ -1,6 +1,7 @@
 """The pipelines at hand: files of a folder, read again when they change."""
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from app.errors import BadInput, NotFound
 from app.work.pipeline import FOLDER, Pipeline, parse
 
 MAX_FILES = 200
+ENDING = ".yaml"
 
 log = logging.getLogger("moab.work")
 
@@ -32,8 +34,7 @@ class Library:
 
     def look(self) -> Shelf:
         """All of it as it is now; a file that did not change is not read again, a new fault is logged once."""
-        files = {path.stem: path for path in sorted(self._folder.glob("*.yaml"))[:MAX_FILES]}
-        self._known = {name: self._read(name, path) for name, path in files.items()}
+        self._known = {path.name.removesuffix(ENDING): self._read(path) for path in self._files()}
         found = {name: entry for name, (_, entry) in self._known.items()}
         pipelines = {name: entry for name, entry in found.items() if isinstance(entry, Pipeline)}
         faults = {name: entry for name, entry in found.items() if isinstance(entry, str)}
@@ -55,14 +56,22 @@ class Library:
             log.warning("%s", fault, extra={"action": "pipeline"})
         self._told = fault
 
-    def _read(self, name: str, path: Path) -> tuple[tuple[int, int, int], Pipeline | str]:
+    def _files(self) -> "list[os.DirEntry[str]]":
+        try:
+            with os.scandir(self._folder) as found:
+                return sorted((one for one in found if one.name.endswith(ENDING)), key=lambda one: one.name)[:MAX_FILES]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _read(self, path: "os.DirEntry[str]") -> tuple[tuple[int, int, int], Pipeline | str]:
+        name = path.name.removesuffix(ENDING)
         try:
             status = path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             known = self._known.get(name)
             if known is not None and known[0] == stamp:
                 return known
-            entry: Pipeline | str = parse(name, path.read_text("utf-8"))
+            entry: Pipeline | str = parse(name, Path(path).read_text("utf-8"))
         except BadInput as error:
             entry = str(error)
         except (OSError, UnicodeDecodeError) as error:

@@ -28,6 +28,9 @@ class Round:
         values = {field.name: getattr(row, field.name) for field in fields(cls)}
         return cls(**values | {name: moment(values[name]) for name in ("last_at", "next_at")})
 
+    def is_due(self, now: datetime) -> bool:
+        return self.next_at is not None and self.next_at <= now
+
 
 OF_NAME = select(rounds).where(rounds.c.name == bindparam("of"))
 
@@ -37,10 +40,18 @@ def find(tx: Tx, name: str) -> Round | None:
     return None if row is None else Round.of(row)
 
 
+EVERYTHING = select(rounds)
+
+
+def everything(tx: Tx) -> dict[str, Round]:
+    """All rounds that ever were, by their names."""
+    return {row.name: Round.of(row) for row in tx.execute(EVERYTHING)}
+
+
 def is_due(tx: Tx, name: str, now: datetime) -> bool:
     """Whether `take` may succeed: a look is much cheaper than the attempt."""
     found = find(tx, name)
-    return found is None or (found.next_at is not None and found.next_at <= now)
+    return found is None or found.is_due(now)
 
 
 def plan(tx: Tx, name: str, now: datetime, next_at: datetime) -> None:
@@ -66,5 +77,8 @@ def take(tx: Tx, name: str, now: datetime, next_at: datetime) -> bool:
 def note(tx: Tx, name: str, now: datetime, next_at: datetime | None, **changes: Any) -> None:
     """Note that a round was done, and when it is due again; `changes` are of quiet, failures and note."""
     values = {"last_at": now, "next_at": next_at} | changes
-    if not tx.execute(update(rounds).where(rounds.c.name == name).values(values)).rowcount:
+    if not tx.execute(NOTE, {"of": name} | values).rowcount:
         insert_if_absent(tx, rounds, {"name": name} | values)
+
+
+NOTE = update(rounds).where(rounds.c.name == bindparam("of"))

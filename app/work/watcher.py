@@ -1,6 +1,7 @@
 """Which files are new: what lies in the folders, compared with what was seen. The comparison is pure."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -53,13 +54,18 @@ def scan(watch: Watch) -> list[Entry]:
 
     Raises OSError if the folder cannot be read. Blocks.
     """
-    fits = re.compile("|".join(f"(?:{translate(pattern)})" for pattern in watch.patterns), re.IGNORECASE).match
+    fits = _fitting(watch.patterns).match
     entries: list[Entry] = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(watch.path) as found:
         for item in found:
             if fits(item.name) and not item.name.startswith("."):
                 entries += _entry(item)
     return sorted(entries, key=lambda entry: entry.path)
+
+
+@functools.lru_cache(maxsize=64)
+def _fitting(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{translate(pattern)})" for pattern in patterns), re.IGNORECASE)
 
 
 def _entry(item: "os.DirEntry[str]") -> Iterator[Entry]:

@@ -63,25 +63,33 @@ def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Coll
     except ValueError as error:
         raise BadInput(f"{FILE}: settle: {data['settle']!r} is no length of time; accepted: {DURATION}") from error
     roots = [os.path.realpath(root) for root in (workspace, *allowed)]
+    paths = [_real(folder, workspace) for folder in folders]
     faults = [
         f"{FILE}: folder {place}: {fault}"
-        for place, folder in enumerate(folders, 1)
-        for fault in _faults(folder, workspace, roots, pipelines)
+        for place, (folder, path) in enumerate(zip(folders, paths, strict=True), 1)
+        for fault in _faults(folder, path, roots, pipelines)
     ]
     if faults:
         raise BadInput("\n".join(faults))
-    return Watching(tuple(_watch(folder, workspace) for folder in folders), settle_s)
+    return Watching(tuple(map(_watch, folders, paths)), settle_s)
 
 
-def _faults(folder: Any, workspace: Path, roots: list[str], pipelines: Collection[str]) -> Iterator[str]:
+def _real(folder: Any, workspace: Path) -> str:
+    """Where a folder really lies, past all links; empty if none is named."""
+    path = folder.get("path") if isinstance(folder, dict) else None
+    named = isinstance(path, str) and path and "\0" not in path
+    return os.path.realpath(os.path.join(workspace, os.path.expanduser(str(path)))) if named else ""
+
+
+def _faults(folder: Any, path: str, roots: list[str], pipelines: Collection[str]) -> Iterator[str]:
     if not isinstance(folder, dict) or set(folder) - set(FIELDS):
         yield f"accepted is a mapping of {', '.join(FIELDS)}"
         return
-    path = folder.get("path")
-    if not isinstance(path, str) or not path or "\0" in path:
+    if not path:
         yield "path: is missing; accepted: a folder such as inbox/podcasts"
-    elif not any(_is_in(os.path.realpath(_absolute(path, workspace)), root) for root in roots):
-        yield f"path: {path} is outside the workspace; DEVICE_FOLDERS names the folders outside that may be read"
+    elif not any(_is_in(path, root) for root in roots):
+        named = folder["path"]
+        yield f"path: {named} is outside the workspace; DEVICE_FOLDERS names the folders outside that may be read"
     if not _patterns(folder) or not all(isinstance(one, str) and one and "/" not in one for one in _patterns(folder)):
         yield "pattern: accepted is one such as '*.mp3', or a list of them, without slashes"
     if folder.get("pipeline") not in pipelines:
@@ -91,9 +99,9 @@ def _faults(folder: Any, workspace: Path, roots: list[str], pipelines: Collectio
         yield f"priority: {folder.get('priority')!r}; accepted: file, batch"
 
 
-def _watch(folder: Mapping[str, Any], workspace: Path) -> Watch:
+def _watch(folder: Mapping[str, Any], path: str) -> Watch:
     return Watch(
-        Path(os.path.realpath(_absolute(folder["path"], workspace))),
+        Path(path),
         tuple(_patterns(folder)),
         folder["pipeline"],
         Priority(folder.get("priority", Priority.FILE)),
@@ -103,10 +111,6 @@ def _watch(folder: Mapping[str, Any], workspace: Path) -> Watch:
 def _patterns(folder: Mapping[str, Any]) -> list[Any]:
     given = folder.get("pattern")
     return given if isinstance(given, list) else [given] if given is not None else []
-
-
-def _absolute(path: str, workspace: Path) -> str:
-    return os.path.join(workspace, os.path.expanduser(path))
 
 
 def _is_in(path: str, root: str) -> bool:

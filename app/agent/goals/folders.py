@@ -1,16 +1,16 @@
-"""Watched folders: new files become goals, once for the same content; and all that a beat does for goals."""
+"""Watched folders: new files become goals, once for the same content."""
 
 import asyncio
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from app.agent.announce import announce
-from app.agent.delegation.supervise import run_monitor
 from app.agent.goals.goal import GoalWish, create
-from app.agent.goals.orders import continue_goals
 from app.agent.harness import Harness
 from app.errors import BadInput
 from app.failpoints import reach
@@ -24,21 +24,17 @@ log = logging.getLogger("moab.work")
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What one look at one folder found: all its files that fit, and those of them that are new."""
+class Scanned:
+    """One watched folder as it is: all its files that fit, and of how many seconds' rest a file is whole."""
 
     watch: Watch
+    pipeline: Pipeline
     entries: tuple[Entry, ...]
-    found: tuple[Found, ...]
+    settle_s: int
 
-
-async def keep_working(harness: Harness) -> dict[str, Any]:
-    """A beat's work: look for new files, start what is ready, take care of what was lost or stands still. As JSON."""
-    return {
-        "files": await scan_folders(harness),
-        "goals": await continue_goals(harness),
-        "monitor": await run_monitor(harness),
-    }
+    def news(self, known: Mapping[str, tuple[int, int]], now: datetime) -> list[Entry]:
+        """The files that are whole and not `known` as they are now, the oldest first."""
+        return unseen(self.entries, known, now, self.settle_s)
 
 
 async def scan_folders(harness: Harness) -> dict[str, Any]:
@@ -46,23 +42,44 @@ async def scan_folders(harness: Harness) -> dict[str, Any]:
 
     A file is noted as seen after its goal is there: a crash in between makes the goal again, which is no other.
     """
-    shelf = await asyncio.to_thread(harness.library.look)
-    watching = await asyncio.to_thread(watching_of, harness, shelf)
-    if not watching.folders:
+    scanned = await asyncio.to_thread(scan_watched, harness)
+    if not scanned:
         return {"new": 0, "goals": 0}
-    known = await harness.db.read(goals.seen)
-    looks = await asyncio.to_thread(_look, harness, watching, known)
-    made = 0
-    for look in looks:
-        pipeline = shelf.pipelines[look.watch.pipeline]
-        for found in look.found:
-            made += await _take(harness, pipeline, look.watch, found)
-    new = [found.entry for look in looks for found in look.found]
-    gone = _gone(looks, known)
+    known, now = await harness.db.read(goals.seen), harness.clock.now()
+    made, new = 0, []
+    for one in scanned:
+        found = await asyncio.to_thread(take, one.news(known, now))
+        for file in found:
+            made += await _take(harness, one.pipeline, one.watch, file)
+        new += [file.entry for file in found]
+    gone = _gone(scanned, known)
     if new or gone:
         unique = list({entry.path: entry for entry in new}.values())
         await harness.db.write(goals.note_seen, unique, gone, harness.clock.now())
     return {"new": len(new), "goals": made}
+
+
+def has_news(scanned: Sequence[Scanned], known: Mapping[str, tuple[int, int]], now: datetime) -> bool:
+    """Whether `scan_folders` would find anything new, or gone. Pure."""
+    return any(one.news(known, now) for one in scanned) or bool(_gone(scanned, known))
+
+
+def scan_watched(harness: Harness) -> list[Scanned]:
+    """What lies in the watched folders; none of those that cannot be read now. Blocks."""
+    shelf = harness.library.look()
+    watching = watching_of(harness, shelf)
+    own = os.path.realpath(harness.workspace.root) if watching.folders else ""
+    scanned = []
+    for watch in watching.folders:
+        if watch.path.is_relative_to(own) and not watch.path.exists():
+            watch.path.mkdir(parents=True)
+        try:
+            entries = tuple(scan(watch))
+        except OSError as error:
+            log.warning("The folder %s cannot be read (%s); it is looked at again later.", watch.path, error.strerror)
+            continue
+        scanned.append(Scanned(watch, shelf.pipelines[watch.pipeline], entries, watching.settle_s))
+    return scanned
 
 
 def watching_of(harness: Harness, shelf: Shelf) -> Watching:
@@ -77,25 +94,10 @@ def watching_of(harness: Harness, shelf: Shelf) -> Watching:
     return watching
 
 
-def _look(harness: Harness, watching: Watching, known: dict[str, tuple[int, int]]) -> list[Looked]:
-    looks = []
-    for watch in watching.folders:
-        if watch.path.is_relative_to(os.path.realpath(harness.workspace.root)):
-            watch.path.mkdir(parents=True, exist_ok=True)
-        try:
-            entries = scan(watch)
-        except OSError as error:
-            log.warning("The folder %s cannot be read (%s); it is looked at again later.", watch.path, error.strerror)
-            continue
-        fresh = unseen(entries, known, harness.clock.now(), watching.settle_s)
-        looks.append(Looked(watch, tuple(entries), tuple(take(fresh))))
-    return looks
-
-
-def _gone(looks: list[Looked], known: dict[str, tuple[int, int]]) -> list[str]:
+def _gone(scanned: Sequence[Scanned], known: Mapping[str, tuple[int, int]]) -> list[str]:
     """Known paths of the folders that were looked at that are there no more."""
-    folders = {str(look.watch.path) for look in looks}
-    there = {entry.path for look in looks for entry in look.entries}
+    folders = {str(one.watch.path) for one in scanned}
+    there = {entry.path for one in scanned for entry in one.entries}
     return [path for path in known if path not in there and os.path.dirname(path) in folders]
 
 

@@ -26,8 +26,6 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     Of one session key, or of all; then wakes that are due fire too. Answers with how many of each there were, as JSON.
     """
     now = harness.clock.now()
-    if session_key is None and not await harness.db.read(_is_anything, harness, now):
-        return {"woken": 0, "unsent": 0, "fired": 0, "at": now.isoformat()}
     closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
     woken, replies = await harness.db.write(_due, harness, session_key)
     lost = await harness.db.read(lost_starts, harness, session_key)
@@ -41,10 +39,10 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
 
 
 def _anything() -> Any:
-    """Whether there is anything to look at at all: a quiet beat is to cost next to nothing."""
+    """Whether there is anything for a sweep to do: a quiet beat is to cost next to nothing."""
     parts = (
         select(messages.c.id).where(messages.c.state == "open", messages.c.created_at <= bindparam("late")),
-        select(deliveries.c.id).where(deliveries.c.state.in_(("pending", "sending"))),
+        select(deliveries.c.id).where(or_(deliveries.c.state == "pending", deliveries.c.state == "sending")),
         select(approvals.c.id).where(approvals.c.state == "pending"),
         select(turns.c.run_id).where(turns.c.state == "live", turns.c.waiting_until.is_not(None)),
         select(tasks.c.id).where(tasks.c.state == "waiting"),
@@ -54,17 +52,17 @@ def _anything() -> Any:
             wakes.c.state == "open", wakes.c.signalled.is_(False), wakes.c.due_at <= bindparam("near")
         ),
     )
-    return select(or_(*(part.exists() for part in parts)))
+    return or_(*(part.exists() for part in parts))
 
 
-ANYTHING = _anything()
+IS_ANYTHING = _anything()
+"""True where a sweep has something to do, given `times`."""
 
 
-def _is_anything(tx: Tx, harness: Harness, now: datetime) -> bool:
-    """What is kept for the morning is nothing to look at before."""
+def times(harness: Harness, now: datetime) -> dict[str, Any]:
+    """What IS_ANYTHING is to be given. What is kept for the morning is nothing to look at before."""
     day = not is_night(now, harness.daily_log.zone, harness.settings.quiet)
-    times = {"due": now + EARLY, "near": now + SIGNAL_AHEAD, "late": now - session.OWNED_FOR}
-    return bool(tx.scalar(ANYTHING, times | {"day": day}))
+    return {"due": now + EARLY, "near": now + SIGNAL_AHEAD, "late": now - session.OWNED_FOR, "day": day}
 
 
 async def send_unsent(harness: Harness) -> int:

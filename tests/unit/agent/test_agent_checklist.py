@@ -19,7 +19,7 @@ from app.agent.heartbeat.checklist import (
     pause_after,
     verdict_of,
 )
-from app.agent.heartbeat.housekeeping import look_around
+from app.agent.heartbeat.look import look_around
 from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.memory.workspace import SEED
 from app.tables import deliveries, messages, rounds

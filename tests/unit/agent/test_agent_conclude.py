@@ -4,7 +4,7 @@ from typing import Any
 
 from app.agent.acknowledge import show_received
 from app.agent.failure import tell_failure
-from app.agent.heartbeat.housekeeping import look_around
+from app.agent.heartbeat.look import look_around
 from app.agent.people.commands import run_command
 from app.events import CommandReceived, Destination
 from tests.unit.house import RUN, SESSION, House, begin, message, run_id, whole_turn

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from app.agent.heartbeat.housekeeping import CHORES, TIDY_EVERY, look_around
+from app.agent.heartbeat.beat import CHORES
+from app.agent.heartbeat.look import TIDY_EVERY, look_around
 from app.memory.memory_file import KEPT_VERSIONS, replace_memory, versions
 from app.tables import backups, rounds
 from app.work.rounds import find, note, take

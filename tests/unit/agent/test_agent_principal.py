@@ -7,7 +7,7 @@ import pytest
 
 from app.agent.flow import Flow
 from app.agent.heartbeat.distillation import distil_log
-from app.agent.heartbeat.housekeeping import look_around
+from app.agent.heartbeat.look import look_around
 from app.agent.loop import run_turn
 from app.agent.receive import receive
 from app.agent.turn import bodies_of

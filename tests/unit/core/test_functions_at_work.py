@@ -264,10 +264,10 @@ async def test_the_beat_distils_what_is_due_and_sweeps(life: Embedded) -> None:
     life.house.model.answers = ["Likes tea."]
     await life.pass_time(31 * 60, 60)
     beats = await life.runs("heartbeat")
-    assert await life.steps(beats[0]) == ["sweep", "work", "look", "distil"]
+    assert await life.steps(beats[0]) == ["look", "distil"]
     assert (life.house.harness.workspace.root / "MEMORY.md").read_text() == "Likes tea.\n"
     await life.pass_time(31 * 60, 60)
-    assert await life.steps((await life.runs("heartbeat"))[1]) == ["sweep", "work", "look", "prune"]
+    assert await life.steps((await life.runs("heartbeat"))[1]) == ["look", "prune"]
     assert not (folder / "2020-01-01.md").exists()
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.agent.heartbeat.distillation import LEASE, LONGEST_PAUSE, PAUSE, distil_log
-from app.agent.heartbeat.housekeeping import look_around, prune_log, settle
+from app.agent.heartbeat.housekeeping import prune_log, settle
+from app.agent.heartbeat.look import look_around
 from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.memory import distil
 from app.memory.daily_log import LogFile

@@ -12,7 +12,8 @@ from fastapi import FastAPI
 
 from app.agent.act import act
 from app.agent.flow import Flow
-from app.agent.heartbeat.housekeeping import CHORES, look_around
+from app.agent.heartbeat.beat import CHORES
+from app.agent.heartbeat.look import look_around
 from app.agent.think import think
 from app.agent.tool import Toolbox
 from app.memory.learnings import (

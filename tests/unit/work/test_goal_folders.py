@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.agent.goals import folders
-from app.agent.goals.folders import keep_working, scan_folders
+from app.agent.goals.folders import scan_folders
 from app.agent.goals.orders import list_goals
 from tests.unit.house import House
 from tests.unit.work.goal_house import Engine, told
@@ -60,7 +60,7 @@ async def test_a_file_that_is_written_to_waits(goal_house: House, inbox: Path) -
 async def test_an_empty_file_fails_once_with_its_reason(goal_house: House, inbox: Path) -> None:
     (inbox / "empty.txt").touch()
     for _ in range(3):
-        await keep_working(goal_house.harness)
+        await scan_folders(goal_house.harness)
     assert await lives(goal_house) == ["FAILED_PERMANENT"]
     assert len(told(goal_house)) == 1 and "the file is empty" in told(goal_house)[0]
 
@@ -70,7 +70,7 @@ async def test_an_unreadable_file_fails_once_with_its_reason(goal_house: House, 
     (inbox / "secret.txt").write_text(WORDS)
     (inbox / "secret.txt").chmod(0)
     for _ in range(3):
-        await keep_working(goal_house.harness)
+        await scan_folders(goal_house.harness)
     assert await lives(goal_house) == ["FAILED_PERMANENT"]
     assert len(told(goal_house)) == 1 and "cannot be read" in told(goal_house)[0]
 
