@@ -55,6 +55,18 @@ class _Lane:
             self._connection.close()
         self._engine.dispose()
 
+    async def scrub(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._scrub)
+
+    def _scrub(self) -> None:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        cursor = self._connection.connection.cursor()  # the driver's own: in a transaction neither can be done
+        for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+            cursor.execute(statement)
+            cursor.fetchall()
+        cursor.close()
+
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
@@ -104,6 +116,11 @@ class Database:
     async def read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **options: P.kwargs) -> T:
         """`work(tx, *args, **options)` on a consistent view."""
         return await self._reading.run(partial(_call, work, args, options))
+
+    async def scrub(self) -> None:
+        """Write the file anew, so that nothing of what was deleted is left in it; PostgreSQL does so by itself."""
+        if isinstance(self._writing, _Lane):
+            await self._writing.scrub()
 
     async def close(self) -> None:
         await self._writing.close()

@@ -243,10 +243,16 @@ class Engine:
         return total
 
     async def forget(self, paths: Sequence[str], values: Sequence[str]) -> tuple[int, int]:
-        """Delete runs and events by what is in the events; how many runs went, and how many are still open and stay."""
+        """Delete events that have one of `values` at one of the JSON `paths`, and their runs; open ones are cancelled.
+
+        Returns how many runs went, and how many stay (of a function that is paused). Nothing of it is left in the file.
+        """
         self._require_running()
-        found = await self.store.forget(paths, values)
-        await self.store.shrink()
+        events = await self.store.events_about(paths, values)
+        for run_id in await self.store.open_runs_of(events):
+            await operations.cancel(self._core, run_id)
+        found = await self.store.forget(await self.store.events_about(paths, values))
+        await self.store.scrub()
         return found
 
     def now_ms(self) -> int:

@@ -1,6 +1,7 @@
 """The door to the engine's file: transactions in, rows out, old rows pruned."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,10 @@ _DELETE_UNUSED_EVENT = (
     "AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.event_id = events.internal_id) "
     "AND NOT EXISTS (SELECT 1 FROM run_events WHERE run_events.event_id = events.internal_id) "
     "AND NOT EXISTS (SELECT 1 FROM held WHERE held.event_id = events.internal_id)"
+)
+_DELETE_ID_OF_EVENT = (
+    "DELETE FROM event_ids WHERE (name, id) IN "
+    "(SELECT name, json_extract(body, '$.id') FROM events WHERE internal_id = ?)"
 )
 
 
@@ -98,16 +103,24 @@ class Store:
         await self._give_back(_VACUUM_PAGES)
         return len(runs) + len(events)
 
-    async def forget(self, paths: Sequence[str], values: Sequence[str]) -> tuple[int, int]:
-        """Delete the runs of events whose body has one of `values` at one of the JSON `paths`, and those events.
+    async def events_about(self, paths: Sequence[str], values: Sequence[str]) -> list[str]:
+        """Ids of the events whose body has one of `values` at one of the JSON `paths`."""
+        wanted = json.dumps(list(values))
+        has_one = " OR ".join("json_extract(body, ?) IN (SELECT value FROM json_each(?))" for _ in paths)
+        given = [value for path in paths for value in (path, wanted)]
+        about = f"SELECT internal_id FROM events WHERE {has_one}"  # noqa: S608 - question marks only
+        return [row["internal_id"] for row in await self.rows(about, *given)]
+
+    async def open_runs_of(self, events: Sequence[str]) -> list[str]:
+        """Ids of the runs of these events that are not at their end."""
+        found = [row for event in events for row in await self.rows(_RUNS_OF_EVENT, event, event)]
+        return [row["id"] for row in found if row["ended_at"] is None]
+
+    async def forget(self, events: Sequence[str]) -> tuple[int, int]:
+        """Delete these events, what is known of their ids, and their runs.
 
         Returns how many runs were deleted, and how many are not at their end yet and stay.
         """
-        marks = ", ".join("?" * len(values))
-        has_one = " OR ".join(f"json_extract(body, ?) IN ({marks})" for _ in paths)
-        given = [value for path in paths for value in (path, *values)]
-        about = f"SELECT internal_id FROM events WHERE {has_one}"  # noqa: S608 - question marks only
-        events = [row["internal_id"] for row in await self.rows(about, *given)]
         statements: list[Statement] = []
         ended = still_open = 0
         for event in events:
@@ -117,9 +130,14 @@ class Store:
                 else:
                     ended += 1
                     statements += [(sql, (run["id"],)) for sql in _DELETE_RUN]
-            statements.append((_DELETE_UNUSED_EVENT, (event,)))
+            statements += [(_DELETE_ID_OF_EVENT, (event,)), (_DELETE_UNUSED_EVENT, (event,))]
         await self.write(statements)
         return ended, still_open
+
+    async def scrub(self) -> None:
+        """Write the file anew, so that nothing of what was deleted is left in it or in the write-ahead log."""
+        await self._writer.read(lambda connection: connection.execute("VACUUM").fetchall())
+        await self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def shrink(self) -> None:
         """Give what pruning freed back to the file system, also from the write-ahead log."""

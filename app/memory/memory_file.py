@@ -1,5 +1,6 @@
 """MEMORY.md: replaced only if nobody changed it meanwhile, and never without keeping what it was before."""
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def replace_memory(root: Path, known: str, content: str, now: datetime) -> bool:
 def versions(root: Path) -> Path:
     """The folder of earlier versions, whose names sort by time."""
     return root / OWN_FOLDER / "memory"
+
+
+def change_versions(root: Path, change: Callable[[str], str]) -> None:
+    """Change every earlier version. Blocks."""
+    for path in versions(root).glob("MEMORY-*.md"):
+        text = path.read_text("utf-8", errors="replace")
+        if (changed := change(text)) != text:
+            write_atomic(path, changed)
 
 
 def prune_versions(root: Path) -> int:

@@ -59,10 +59,20 @@ def search(tx: Tx, session_key: str, words: str, limit: int) -> list[Found]:
 Attempt = Callable[[Tx, str, list[str], int], Sequence[Any]]
 
 
+def rebuild(tx: Tx) -> None:
+    """Make the index anew: in the old one, words of deleted messages stay until their place is needed."""
+    if tx.dialect.name == "sqlite" and _has_index(tx):
+        tx.exec_driver_sql(f"INSERT INTO {SEARCH}({SEARCH}) VALUES ('rebuild')")  # noqa: S608 - a name of ours
+
+
+def _has_index(tx: Tx) -> bool:
+    return bool(tx.scalar(text("SELECT 1 FROM sqlite_master WHERE name = :name"), {"name": SEARCH}))
+
+
 def _attempts(tx: Tx) -> list[Attempt]:
     if tx.dialect.name == "postgresql":
         return [_postgres_all, _parts_of_words, _postgres_any]
-    if tx.scalar(text("SELECT 1 FROM sqlite_master WHERE name = :name"), {"name": SEARCH}):
+    if _has_index(tx):
         return [_sqlite_all, _parts_of_words, _sqlite_any]
     return [_parts_of_words]  # a library without FTS5: slower, but not mute
 

@@ -39,8 +39,8 @@ class Runs(Protocol):
         """
         ...
 
-    async def forget(self, session_keys: Sequence[str]) -> tuple[int, int] | None:
-        """Delete what is kept of these sessions' runs: how many went, and how many are still open and stay.
+    async def forget(self, session_keys: Sequence[str], message_keys: Sequence[str]) -> tuple[int, int] | None:
+        """End and delete the runs of these sessions and messages: how many went, and how many are open and stay.
 
         None where the runs are kept elsewhere, out of our reach.
         """

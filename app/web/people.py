@@ -1,7 +1,6 @@
 """Who may talk to the agent, as the operator sees and changes it over the API."""
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from app.agent.harness import Harness
+from app.agent.people import forgetting
 from app.agent.people.gate import make_code
 from app.db import Tx, moment
 from app.errors import NotFound
@@ -52,17 +52,13 @@ def people_router(harness: Harness, runs: Runs) -> APIRouter:
     async def forget(person_id: str) -> dict[str, Any]:
         """Delete everything that is kept of somebody."""
         await _require_known(harness, person_id)
-        is_admin = await harness.db.read(_has_the_whole, harness, person_id)
-        keys = await harness.db.write(person_records.forget, person_id, harness.clock.now())
-        if not is_admin:
-            await asyncio.to_thread(shutil.rmtree, _own_folder(harness, person_id), ignore_errors=True)
-        gone = await runs.forget(keys) if keys else (0, 0)
+        gone = await forgetting.forget(harness, person_id, lambda of: runs.forget(of.keys, of.said))
         return {
             "id": person_id,
-            "sessions": len(keys),
-            "memory": "kept: it is the operator's" if is_admin else "deleted",
-            "runs": gone[0] if gone is not None else None,
-            "openRuns": gone[1] if gone is not None else None,
+            "sessions": gone.sessions,
+            "memory": "kept: it is the operator's" if gone.keeps_memory else "deleted",
+            "runs": gone.runs[0] if gone.runs is not None else None,
+            "openRuns": gone.runs[1] if gone.runs is not None else None,
         }
 
     return router
@@ -71,10 +67,6 @@ def people_router(harness: Harness, runs: Runs) -> APIRouter:
 async def _require_known(harness: Harness, person_id: str) -> None:
     if not await harness.db.read(person_records.is_known, person_id):
         raise NotFound(f"There is nobody called {person_id}; accepted: channel:id, as `moab people` lists them.")
-
-
-def _has_the_whole(tx: Tx, harness: Harness, person_id: str) -> bool:
-    return person_id in (*harness.settings.approval_admins, *people.admins(tx))
 
 
 def _own_folder(harness: Harness, person_id: str) -> Path:

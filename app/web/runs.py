@@ -21,6 +21,7 @@ from app.events import wire_safe
 
 SESSION_FIELDS = ("$.data.sessionKey", "$.data.subSessionKey", "$.data.event.data.sessionKey")
 """Where an event names its session: ours, a sub-agent's, and the event inside an announcement of the engine."""
+MESSAGE_FIELDS = ("$.data.messageKey", "$.data.event.data.messageKey")
 
 ROUNDS = 20
 """How many pages are searched for the runs of one session."""
@@ -64,9 +65,9 @@ class EmbeddedRuns:
             before = rows[-1].id
         return found[:limit]
 
-    async def forget(self, session_keys: Sequence[str]) -> tuple[int, int] | None:
+    async def forget(self, session_keys: Sequence[str], message_keys: Sequence[str]) -> tuple[int, int] | None:
         with _translated():
-            return await self._engine.forget(SESSION_FIELDS, session_keys)
+            return await self._engine.forget((*SESSION_FIELDS, *MESSAGE_FIELDS), (*session_keys, *message_keys))
 
     async def run(self, run_id: str) -> dict[str, Any]:
         with _translated():
@@ -138,7 +139,7 @@ class RemoteRuns:
     async def runs(self, limit: int, status: str | None, function: str | None) -> list[dict[str, Any]]:
         raise ServiceUnavailable("The runs are kept by Inngest: look at its dashboard.")
 
-    async def forget(self, session_keys: Sequence[str]) -> tuple[int, int] | None:
+    async def forget(self, session_keys: Sequence[str], message_keys: Sequence[str]) -> tuple[int, int] | None:
         return None  # they lie with Inngest
 
     async def run(self, run_id: str) -> dict[str, Any]:

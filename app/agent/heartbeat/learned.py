@@ -1,6 +1,7 @@
 """Learnings at work: recorded by the model's tool, promoted into MEMORY.md by the heartbeat or a person, or dropped."""
 
 import asyncio
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from app.errors import BadInput, NotFound
 from app.memory import learnings
 from app.memory.distil import MAX_MEMORY_CHARS
 from app.memory.learnings import Learning, LearningState
-from app.memory.memory_file import read_memory, replace_memory
+from app.memory.memory_file import change_versions, read_memory, replace_memory
 from app.work import rounds
 
 ROUND = "promote"
@@ -50,6 +51,16 @@ async def drop(harness: Harness, learning_id: str) -> str:
     await harness.db.write(learnings.move, learning_id, LearningState.DROPPED)
     await _rewrite(harness, lambda memory: learnings.without_line(memory, learning_id))
     return f"{learning_id} is dropped."
+
+
+async def erase(harness: Harness, learning_ids: Sequence[str]) -> None:
+    """Take lines out of MEMORY.md and of every version of it that is kept: whom they are of wants to be forgotten."""
+
+    def without(memory: str) -> str:
+        return functools.reduce(learnings.without_line, learning_ids, memory)
+
+    if learning_ids and await _rewrite(harness, without):
+        await asyncio.to_thread(change_versions, harness.workspace.root, without)
 
 
 async def _found(harness: Harness, learning_id: str) -> Learning:

@@ -16,6 +16,7 @@ from app.cli.people_text import deliveries_table, people_table
 from app.events import Destination, Sender
 from app.sessions import people
 from app.sessions.people import Newcomer
+from app.sessions.person_words import DELETED
 from app.tables import messages, sessions
 from app.web.api import explain_errors
 from app.web.deliveries import deliveries_router
@@ -109,12 +110,16 @@ async def test_everything_about_a_person_is_written_out_and_then_deleted(house: 
     assert (await http.post("/api/people/pet:5/forget")).status_code == 404
 
 
-async def test_a_group_is_forgotten_as_a_whole_and_a_person_not_with_it(house: House, http: httpx.AsyncClient) -> None:
+async def test_a_person_is_blanked_in_a_group_and_a_group_is_forgotten_as_a_whole(
+    house: House, http: httpx.AsyncClient
+) -> None:
     event = message(
         "hello all", "pet:-7:1", session_key="pet:-7", channel="pet", sender=Sender(id="5"),
         destination=Destination(chat_id="-7"), channel_meta={"group": True},
     )  # fmt: skip
     await receive(house.harness, run_id(1), event, "pet:-7:1")
+    assert (await http.post("/api/people/pet:5/forget")).json()["sessions"] == 0
+    assert [row.text for row in house.rows(messages.select())] == [DELETED]
     assert (await http.post("/api/people/pet:5/forget")).status_code == 404
     assert (await http.post("/api/people/pet:-7/forget")).json()["sessions"] == 1
     assert house.rows(messages.select()) == []
