@@ -61,7 +61,7 @@ def forget(person: Who, yes: Annotated[bool, typer.Option("--yes", help="Do not 
     if found["runs"] is None:
         typer.echo("The records of runs lie with Inngest and are deleted there.")
     elif found["openRuns"]:
-        typer.echo(f"{found['openRuns']} runs are not at their end yet: do this again in two minutes.")
+        typer.echo(f"{found['openRuns']} runs cannot be ended and stay: do this again when no function is paused.")
 
 
 def deliveries(
