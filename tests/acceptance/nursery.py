@@ -29,12 +29,16 @@ LOOK_EVERY_S = 0.01
 
 @dataclass(frozen=True)
 class Command:
-    """A `moab` process to start. `speed` makes its clock run faster; `lossy` is the engine's switch of that name."""
+    """A `moab` process to start; its streams are files. `speed` makes its clock run faster; `lossy` is the engine's
+    switch of that name."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
     folder: str
     output: str
+    errors: str = ""
+    """Where stderr goes, if not where stdout does."""
+    input: str = os.devnull
     speed: float = 1.0
     speed_from: float = field(default_factory=time.time)
     lossy: bool = False
@@ -129,7 +133,7 @@ def _live(command: Command) -> None:
     code = 1
     try:
         os.setsid()
-        _redirect(command.output)
+        _redirect(command)
         os.environ.clear()
         os.environ.update(command.environment)
         os.chdir(command.folder)
@@ -149,12 +153,10 @@ def _live(command: Command) -> None:
         os._exit(code)
 
 
-def _redirect(output: str) -> None:
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(nothing, 0)
-    os.dup2(written, 1)
-    os.dup2(written, 2)
+def _redirect(command: Command) -> None:
+    os.dup2(os.open(command.input, os.O_RDONLY), 0)
+    for stream, file in ((1, command.output), (2, command.errors or command.output)):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), stream)
 
 
 def _adjust(command: Command) -> None:

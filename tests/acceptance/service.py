@@ -5,8 +5,11 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,6 +109,26 @@ class Service:
         return Command(
             list(arguments), environment | self.settings | settings, str(folder), str(self.errors), **self._twists
         )
+
+    def run(
+        self, *arguments: str, said: str = "", within_s: float = 3 * WITHIN_S
+    ) -> "subprocess.CompletedProcess[str]":
+        """A `moab` command on this home, to its end; `said` is what a person types."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = {name: Path(folder, name) for name in ("input", "output", "errors")}
+            files["input"].write_text(said)
+            streams = {name: str(file) for name, file in files.items()}
+            child = self._nursery.start(replace(self.command(arguments), **streams))
+            try:
+                until(lambda: child.poll() is not None, f"the end of moab {arguments[0]}", 5 * WITHIN_S)
+            finally:
+                if child.poll() is None:
+                    os.kill(child.pid, signal.SIGKILL)
+            ended = child.poll()
+            assert ended is not None
+            return subprocess.CompletedProcess(
+                arguments, ended, files["output"].read_text(), files["errors"].read_text()
+            )
 
     def kill(self) -> None:
         """`kill -9`."""

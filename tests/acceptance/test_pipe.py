@@ -1,38 +1,20 @@
 """`printf ... | moab chat`: every line is answered on stdout, by a service of its own or by the one that runs."""
 
-import subprocess
-import sys
-
 from tests.acceptance.conftest import MakeService
-from tests.acceptance.nursery import ROOT
 from tests.acceptance.rules import check_transcripts
-from tests.acceptance.service import Service
-
-
-def chat(service: Service, lines: str) -> "subprocess.CompletedProcess[str]":
-    command = service.command([])
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", "chat"],
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=command.folder,
-        env=dict(command.environment) | {"PYTHONPATH": str(ROOT)},
-    )
 
 
 def test_lines_are_answered_in_order(make_service: MakeService) -> None:
     service = make_service()
 
-    alone = chat(service, "one\ntwo\n")
+    alone = service.run("chat", said="one\ntwo\n")
 
     assert (alone.returncode, alone.stdout) == (0, "You said: one\nYou said: two\n"), alone.stderr
     assert "Traceback" not in alone.stderr
     check_transcripts(service)
 
     service.start()
-    beside = chat(service, "three\n/quit\nnever\n")
+    beside = service.run("chat", said="three\n/quit\nnever\n")
 
     assert (beside.returncode, beside.stdout) == (0, "You said: three\n"), beside.stderr
     asked = service.stage.asked("three")[-1]["messages"]
@@ -48,7 +30,7 @@ def test_what_is_asked_is_answered_by_the_next_line(make_service: MakeService) -
         {**asking, "when": {"last_user": "paint the piped fence"}},
     )
 
-    answered = chat(service, "paint the piped fence\nblue\nthanks\n")
+    answered = service.run("chat", said="paint the piped fence\nblue\nthanks\n")
 
     assert answered.returncode == 0, answered.stderr
     question, _, how, *replies = answered.stdout.splitlines()
@@ -65,10 +47,10 @@ def test_a_question_outlives_an_input_that_ends(make_service: MakeService) -> No
         {**asking, "when": {"last_user": "paint the lone fence"}},
     )
 
-    alone = chat(service, "paint the lone fence\n")
+    alone = service.run("chat", said="paint the lone fence\n")
 
     assert (alone.returncode, "The input ended before the answer" in alone.stderr) == (1, True), alone.stderr
-    later = chat(service, "blue\n")
+    later = service.run("chat", said="blue\n")
     assert (later.returncode, later.stdout) == (0, "blue it is\n"), later.stderr
     assert service.rows("SELECT state FROM approvals") == [{"state": "answered"}]
     assert service.rows("SELECT text FROM deliveries WHERE kind = 'reply'") == [{"text": "blue it is"}]

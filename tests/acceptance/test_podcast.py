@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -154,7 +152,7 @@ def test_a_recording_by_the_command_line(make_service: MakeService) -> None:
     service.start()
     source = service.home.parent / "Inaugural address.ogg"
     shutil.copyfile(AUDIO, source)
-    run = command(service, "pipeline", "run", "podcast_from_audio", str(source), "--wait")
+    run = service.run("pipeline", "run", "podcast_from_audio", str(source), "--wait")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "life       COMPLETED" in run.stdout and "wiki/raw/" in run.stdout
     service.settle(WITHIN_S)
@@ -162,7 +160,7 @@ def test_a_recording_by_the_command_line(make_service: MakeService) -> None:
     (page,) = (service.home / "workspace" / "wiki" / "raw").iterdir()
     assert "ask not what your country can do for you" in page.read_text().lower()
 
-    listed = command(service, "goals")
+    listed = service.run("goals")
     assert "COMPLETED  10/10  podcast_from_audio  Inaugural address" in listed.stdout
 
 
@@ -207,18 +205,4 @@ def test_a_file_that_is_dropped(make_service: MakeService) -> None:
 
 def beat(service: Service) -> bool:
     """Let the heart beat, and wait for it."""
-    return command(service, "heartbeat", "--now").returncode == 0
-
-
-def command(service: Service, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A `moab` command beside the running service, as a person types it."""
-    wanted = service.command(list(arguments))
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", *arguments],
-        env=dict(wanted.environment) | {"PYTHONPATH": str(ROOT)},
-        cwd=wanted.folder,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S * 2,
-        check=False,
-    )
+    return service.run("heartbeat", "--now").returncode == 0
