@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-import tempfile
+import secrets
 from pathlib import Path, PurePosixPath
 
 INBOX = "inbox"
@@ -18,6 +18,8 @@ EXTENSION = {
     "animation": ".mp4",
 }
 MAX_NAME_CHARS, MAX_EXTENSION_CHARS = 60, 10
+DRAFTS = ".moab-*.tmp"
+"""What a file is called until it is whole; one that a dead process left is deleted a day later."""
 
 
 def safe_name(name: str, kind: str) -> str:
@@ -29,20 +31,26 @@ def safe_name(name: str, kind: str) -> str:
     return f"{safe}.{ending}" if ending else safe + EXTENSION.get(kind, "")
 
 
+def draft_name() -> str:
+    """A new name of a file that is being written."""
+    return DRAFTS.replace("*", secrets.token_hex(8))
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Replace `path` with `content` (text as UTF-8) in one move; parents are made, the old mode is kept. Blocks."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = path.with_name(draft_name())
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        os.replace(temporary, path)
+        draft.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        draft.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
 
 

@@ -3,12 +3,11 @@
 import codecs
 import contextlib
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import BadInput
-from app.files import open_folder
+from app.files import draft_name, open_folder
 from tools.fence import explained, open_regular, require_regular
 from tools.sniff import SNIFF_BYTES, binary_kind, size
 
@@ -113,7 +112,7 @@ def _replaceable_mode(folder: int, entry: str, name: str) -> int | None:
 
 
 def _replace(folder: int, entry: str, data: bytes, mode: int | None) -> None:
-    draft = f".moab-{secrets.token_hex(8)}.tmp"
+    draft = draft_name()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(draft, flags, 0o666, dir_fd=folder)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.files import DRAFTS
 from app.speech import bundled_model, installed
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.nursery import ROOT, Nursery
@@ -58,7 +59,9 @@ def finished(service: Service) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    """Whole files; what a dead process was writing may lie there for a day."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.match(DRAFTS))
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def check_products(service: Service, name: str, source: Path) -> None:

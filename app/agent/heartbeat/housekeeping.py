@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from sqlalchemy import delete
 from app.agent.harness import Harness
 from app.agent.heartbeat.distillation import distil_log
 from app.db import Tx
+from app.files import DRAFTS
 from app.memory.memory_file import prune_versions
 from app.memory.workspace import OWN_FOLDER
 from app.sessions import albums, turns
@@ -20,6 +22,9 @@ KEEP_BACKUPS_FOR = timedelta(days=14)
 """/undo files puts back what the last turn wrote; nobody looks for older copies."""
 
 KEEP_ARTIFACTS_FOR = timedelta(days=30)
+
+KEEP_DRAFTS_FOR = timedelta(days=1)
+"""No file takes so long to write: whoever began it is dead."""
 
 
 async def prune_log(harness: Harness, _run_id: str, name: str) -> dict[str, Any]:
@@ -34,7 +39,8 @@ async def distil(harness: Harness, run_id: str, name: str) -> dict[str, Any]:
 
 
 async def tidy(harness: Harness, _run_id: str, _of: str) -> dict[str, Any]:
-    """Delete copies for /undo, large outputs and versions of MEMORY.md that nobody will look for any more; counts."""
+    """Delete copies for /undo, large outputs, versions of MEMORY.md and half-written files that nobody will look for
+    any more; counts."""
     now = harness.clock.now()
     own = harness.workspace.root / OWN_FOLDER
     copies = await asyncio.to_thread(_delete_older, own / "backups", (now - KEEP_BACKUPS_FOR).timestamp())
@@ -44,17 +50,27 @@ async def tidy(harness: Harness, _run_id: str, _of: str) -> dict[str, Any]:
         _delete_older, harness.workspace.artifacts, (now - KEEP_ARTIFACTS_FOR).timestamp()
     )
     memories = await asyncio.to_thread(prune_versions, harness.workspace.root)
-    return {"backups": copies, "artifacts": outputs, "memories": memories}
+    drafts = await asyncio.to_thread(_delete_drafts, harness.workspace.root, (now - KEEP_DRAFTS_FOR).timestamp())
+    return {"backups": copies, "artifacts": outputs, "memories": memories, "drafts": drafts}
 
 
 def _delete_older(folder: Path, before: float) -> int:
     """Delete files and folders in `folder` that were last changed before this time; how many. Blocks."""
-    if not folder.is_dir():
-        return 0
-    old = [path for path in folder.iterdir() if not path.is_symlink() and path.stat().st_mtime < before]
+    old = _older(folder.iterdir(), before) if folder.is_dir() else []
     for path in old:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     return len(old)
+
+
+def _delete_drafts(root: Path, before: float) -> int:
+    old = _older(root.rglob(DRAFTS), before)
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+def _older(paths: Iterable[Path], before: float) -> list[Path]:
+    return [path for path in paths if not path.is_symlink() and path.stat().st_mtime < before]
 
 
 def _forget_backups(tx: Tx, before: datetime) -> None:

@@ -16,7 +16,7 @@ from tests.unit.house import RUN, House, begin
 DAY_S = 86_400
 
 
-def aged(house: House, path: Path, days: int) -> Path:
+def aged(house: House, path: Path, days: float) -> Path:
     """A file of so many days ago by the house's clock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("x")
@@ -28,8 +28,10 @@ def aged(house: House, path: Path, days: int) -> Path:
 
 async def test_what_nobody_will_look_for_any_more_is_deleted(house: House) -> None:
     flow = await begin(house)
-    own = house.harness.workspace.root / ".moab"
+    root = house.harness.workspace.root
+    own = root / ".moab"
     old, young = aged(house, own / "backups/R1/a", 15), aged(house, own / "backups/R2/a", 13)
+    left, being_written = aged(house, root / "wiki/raw/.moab-1a.tmp", 1.5), aged(house, root / "wiki/.moab-2b.tmp", 0.5)
     output, fresh = aged(house, own / "artifacts/r.txt", 31), aged(house, own / "artifacts/s.txt", 29)
     for number in range(KEPT_VERSIONS + 2):
         (house.harness.workspace.root / "MEMORY.md").write_text(str(number))
@@ -40,8 +42,14 @@ async def test_what_nobody_will_look_for_any_more_is_deleted(house: House) -> No
         for days in (13, 15):
             created = house.clock.now() - timedelta(days=days)
             tx.execute(insert(backups).values(row | {"path": f"p{days}", "created_at": created}))
-    assert await CHORES["tidy"](house.harness, RUN, "") == {"backups": 1, "artifacts": 1, "memories": 2}
+    assert await CHORES["tidy"](house.harness, RUN, "") == {
+        "backups": 1,
+        "artifacts": 1,
+        "memories": 2,
+        "drafts": 1,
+    }
     assert [path.exists() for path in (old.parent, young, output, fresh)] == [False, True, False, True]
+    assert [path.exists() for path in (left, being_written)] == [False, True]
     assert [row.path for row in house.rows(backups.select())] == ["p13"]
     kept = sorted(versions(house.harness.workspace.root).iterdir())
     assert len(kept) == KEPT_VERSIONS and kept[0].read_text() == "2"
