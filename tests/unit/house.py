@@ -275,16 +275,17 @@ def sample_tools(log: list[str]) -> Toolbox:
 
 
 def make_house(folder: Path, template: Path, *answers: Any, **settings: Any) -> House:
-    """A house in `folder`; `answers` are the model's, `settings` change the defaults."""
+    """A house in `folder`, which may be lived in; `answers` are the model's, `settings` change the defaults."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(template, folder / "moab.db")
+    if not (folder / "moab.db").exists():
+        shutil.copyfile(template, folder / "moab.db")
     clock = ManualClock()
     log: list[str] = []
     values: dict[str, Any] = {"agent_model": "test/model", "moab_home": folder, "tool_policy": "*=allow"}
     values |= {"heartbeat_cron": "*/30 * * * *"} | settings
     conditions = Settings(_env_file=None, **values)
     workspace = Workspace(folder / "workspace")
-    workspace.logs.mkdir(parents=True)
+    workspace.logs.mkdir(parents=True, exist_ok=True)
     channel = RecordingChannel()
     model = ScriptedModel(*(answers or ("Hello.",)))
     sender = RecordingSender()

@@ -91,7 +91,13 @@ async def embedded(
     """
     house = make_house(folder, template, *answers, **{"quiet_hours": "off"} | settings)
     house = replace(house, harness=replace(house.harness, toolbox=toolbox or house.harness.toolbox))
-    clock = ManualClock(datetime.now(UTC))
+    async with connected(house, ManualClock(datetime.now(UTC)), lossy=lossy) as one:
+        yield one
+
+
+@contextlib.asynccontextmanager
+async def connected(house: House, clock: ManualClock, *, lossy: bool = False) -> AsyncIterator[Embedded]:
+    """An engine with the functions for a house, whose clock is `clock` from now on."""
     with lossy_singleton(lossy or starts_are_lost()):
         link = EmbeddedLink(house.harness.settings, clock)
     daily_log = type(house.harness.daily_log)(house.harness.daily_log.folder, house.harness.daily_log.zone, clock)

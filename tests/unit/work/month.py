@@ -1,15 +1,18 @@
-"""A small world for the heartbeat: an engine in memory, a phone that notes when it rings, files that come, and crashes.
+"""A month of the service by a clock that is told: the real functions on the real engine, stores and folders.
 
-Every event that the house announces is carried out, those for later at their time, those that are repeated once, as
-engines do. A crash ends whatever is going on at a failpoint; the house starts anew and the engine tries it again.
+`python -m tests.unit.work.month HOME TEMPLATE LIFE` is one life of its process: it goes on where the life before left
+off, and ends by SIGKILL at the crash of its number, or with the month. Files come as planned, people make goals of
+some, the model is away for a while, and a phone notes when it rings.
 """
 
-import heapq
-import itertools
+import asyncio
+import json
 import os
+import random
+import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,45 +21,75 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app import failpoints
-from app.agent.flow import Flow
-from app.agent.goals.run import run_try
-from app.agent.heartbeat.beat import run_beat
+from app.agent.accept import accept
+from app.agent.goals.dispatch import resume_goals
+from app.agent.goals.goal import GoalWish, make_goal
 from app.agent.heartbeat.sweep import send_unsent
-from app.agent.loop import run_turn
 from app.agent.models.llm import PLAIN, Asking, Completion, ModelFailure, Trouble
-from app.agent.receive import receive
-from app.agent.turn import bodies_of
 from app.channels import outbox
-from app.channels.delivery import deliver_next
-from app.events import Destination, MessageReceived, ReplyReady, SubagentSpawn
-from app.sessions import calls
-from tests.unit.house import HOME, DirectSteps, House, Killed, RecordingChannel, run_id
+from app.clock import ManualClock
+from app.events import Destination
+from app.memory.workspace import Workspace
+from app.sessions import calls, people, session
+from app.work import wakes
+from app.work.wakes import Wake, next_instant
+from tests.unit.core.embedded import Embedded, connected
+from tests.unit.house import HOME, RUN, SESSION, House, RecordingChannel, make_house, message, scrub
 from tests.unit.work.goal_house import Judge
 
 ZONE = ZoneInfo("Europe/Paris")
+WHOLE = bool(os.environ.get("MOAB_TEST_MONTH"))
 MINUTE = timedelta(minutes=1)
+DAYS = 30 if WHOLE else 2
+START = datetime(2026, 3, 10 if WHOLE else 27, 20, 0, tzinfo=UTC)
+MINUTES = DAYS * 24 * 60
+TAIL = 60
+"""What is left over at the end of the month has so many minutes."""
+
+DAILY = ("0 9 * * *", "30 2 * * *", "0 */6 * * *")
+"""Repeating wakes, two of them at night, and one at an hour that is left out on 29 March."""
+
+AWAY = (START + timedelta(hours=30), START + timedelta(hours=33))
+"""When the model gives no answer."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """From `minute` on the process dies at the next `point` ("": at once), and is away for so many minutes."""
+
+    minute: int
+    point: str
+    away: int = 0
+
+
+CRASHES = (
+    Crash(400, "wake.committed"),
+    Crash(900, "goal.ended:3"),
+    Crash(MINUTES // 2, "", away=300),
+    Crash(MINUTES - 900, "goal.made:2"),
+)
 
 
 class Phone(RecordingChannel):
-    """A chat that notes at what local time each message arrived."""
+    """A chat that notes at what local time each message arrived, past every crash."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, notes: Path, clock: ManualClock) -> None:
         super().__init__()
-        self._world = world
-        self.rang: list[tuple[datetime, str]] = []
+        self._notes, self._clock = notes, clock
 
     async def send(self, destination: Destination, part: Any) -> Any:
-        self.rang.append((self._world.now.astimezone(ZONE), part["text"]))
+        line = json.dumps([self._clock.now().astimezone(ZONE).isoformat(), part["text"]])
+        with self._notes.open("a") as file:
+            file.write(line + "\n")
         return await super().send(destination, part)
 
 
 class Moody(Judge):
-    """A judge who is away between two moments, who can never make sense of a hopeless text, and who is asked little."""
+    """A judge who is away for a while, who can make nothing of a hopeless text, and who finds nothing to say."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         super().__init__()
-        self.away: Sequence[tuple[datetime, datetime]] = ()
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self._clock = clock
 
     async def complete(
         self,
@@ -65,7 +98,7 @@ class Moody(Judge):
         tools: Sequence[Mapping[str, Any]] = (),
         asking: Asking = PLAIN,
     ) -> Completion | ModelFailure:
-        if any(begin <= self.now < end for begin, end in self.away):
+        if AWAY[0] <= self._clock.now() < AWAY[1]:
             return ModelFailure(Trouble.UNAVAILABLE, "away")
         system = str(messages[0]["content"])
         if "You judge" in system and "hopeless" in str(messages[1]["content"]):
@@ -75,156 +108,115 @@ class Moody(Judge):
         return await super().complete(model, messages, tools, asking)
 
 
-@dataclass
-class World:
-    """The house in its world. `inbox` is watched; `crashes` counts how often the process died."""
+class Plan:
+    """What comes in which minute, from a fixed seed: (name, text) of files in the watched folder, and of those of which
+    a person makes a goal. `good` and `broken` are the goals that there are to be.
+    """
 
-    house: House
-    phone: Phone = field(init=False)
-    crashes: int = 0
-    beats: int = 0
-    queue: list[tuple[datetime, int, dict[str, Any]]] = field(default_factory=list)
+    def __init__(self) -> None:
+        dice = random.Random(20260310)  # noqa: S311 - the same month every time
+        self.files: dict[int, list[tuple[str, str]]] = {}
+        self.asked: dict[int, list[tuple[str, str]]] = {}
+        self.good: list[str] = []
+        self.broken: list[str] = []
+        for number in range(max(8, DAYS * 2)):
+            minute, kind, name = dice.randrange(30, MINUTES - 400), number % 8, f"talk-{number:02}"
+            text = "" if kind == 7 else f"{'hopeless' if kind == 5 else 'Talk'} number {number}. " * 3
+            by_person = kind == 4
+            (self.asked if by_person else self.files).setdefault(minute, []).append((f"{name}.txt", text))
+            (self.broken if kind in (5, 7) else self.good).append(name)
+            if kind in (2, 4):  # the same content again, hours later and under another name
+                self.files.setdefault(minute + 300, []).append((f"copy-of-{number:02}.txt", text))
 
-    def __post_init__(self) -> None:
-        self.phone = Phone(self)
-        self.house = self._with_phone(self.house)
-        self._ids: set[str] = set()
-        self._order = itertools.count()
-        self._runs = itertools.count(1_000)
-        self._taken = 0
-        self._armed = 0
-        self._dying = pytest.MonkeyPatch()
-        for module in list(sys.modules.values()):
-            if getattr(module, "reach", None) is failpoints.reach and module is not failpoints:
-                self._dying.setattr(module, "reach", self._reach)
 
-    def close(self) -> None:
-        self._dying.undo()
+class Life:
+    """One life of the process in HOME, from where the one before left off."""
 
-    @property
-    def now(self) -> datetime:
-        return self.house.clock.now()
+    def __init__(self, home: Path, template: Path, number: int) -> None:
+        self.number = number
+        self.plan = Plan()
+        self._progress = os.open(home / "progress", os.O_RDWR | os.O_CREAT)
+        self._last = int(os.pread(self._progress, 9, 0) or 0)
+        """The minute in which the life before ended; its files are there."""
+        self.first = self._last + (CRASHES[number - 1].away if number else 1)
+        self.clock = ManualClock(START + MINUTE * (self.first if number else 0))
+        self.house = self._house(home, template)
 
-    @property
-    def inbox(self) -> Path:
-        return self.house.harness.workspace.root / "inbox" / "transcripts"
+    def _house(self, home: Path, template: Path) -> House:
+        settings = {"timezone": ZONE.key, "heartbeat_cron": "* * * * *", "delivery_folder": home / "device"}
+        house = make_house(home, template, **settings).rebooted(self.number + 1)
+        Workspace(house.harness.workspace.root).seed()
+        phone, model = Phone(home / "phone", self.clock), Moody(self.clock)
+        channels = dict(house.harness.channels) | {"test": phone}
+        return replace(house, channel=phone, model=model, harness=replace(house.harness, channels=channels, llm=model))
 
-    def put(self, name: str, text: str) -> None:
-        """A file as it is when somebody has just written it."""
-        path = self.inbox / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        os.utime(path, (self.now.timestamp(), self.now.timestamp()))
+    async def live(self) -> None:
+        async with connected(self.house, self.clock) as one:
+            await self._begin(one)
+            for minute in range(self._last + 1, MINUTES + TAIL + 1):
+                self._put(minute)
+                if minute >= self.first:
+                    await self._minute(one, minute)
 
-    def crash_soon(self, points: int) -> None:
-        """The process dies at the so many-th failpoint from now."""
-        self._armed = points
-
-    async def beat(self, at: datetime) -> None:
-        """The cron's beat of a minute, and before and after it everything that is due."""
-        self._advance(at)
-        await self._settle()
-        await self._survive(lambda: run_beat(DirectSteps(self.house), self.house.harness, self._run()))
-        self.beats += 1
-        await self._settle()
-
-    def away(self, until: datetime) -> None:
-        """Nobody is there until then; the process died before."""
-        self._advance(until)
-
-    async def restart(self) -> None:
-        """What a start of the service does."""
-        self.crashes += 1
-        self.house = self._with_phone(self.house.rebooted(self.crashes + 1))
-        harness = self.house.harness
-        await harness.db.write(calls.close_dead, HOME, harness.boot_id, self.now)
-        await harness.db.write(outbox.close_dead, HOME, harness.boot_id, self.now)
+    async def _begin(self, one: Embedded) -> None:
+        """What a start of the service does; and before the first minute a person writes, and wakes are set."""
+        harness = one.house.harness
+        await harness.db.write(calls.close_dead, HOME, harness.boot_id, self.clock.now())
+        await harness.db.write(outbox.close_dead, HOME, harness.boot_id, self.clock.now())
         await send_unsent(harness)
+        await resume_goals(harness)
+        if not self.number:
+            await accept(harness, message("hello"))
+        await one.link.engine.idle()
+        if not self.number:
+            set_wakes(one.house)
 
-    def _with_phone(self, house: House) -> House:
-        channels = dict(house.harness.channels) | {"test": self.phone}
-        return replace(house, channel=self.phone, harness=replace(house.harness, channels=channels))
+    def _put(self, minute: int) -> None:
+        """Files as they are when somebody has just written them."""
+        for folder, files in (("inbox/transcripts", self.plan.files), ("talks", self.plan.asked)):
+            for name, text in files.get(minute, ()):
+                path = self.house.harness.workspace.root / folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                os.utime(path, ((START + MINUTE * minute).timestamp(),) * 2)
 
-    def _advance(self, at: datetime) -> None:
-        self.house.clock.advance(max(0.0, (at - self.now).total_seconds()))
-        assert isinstance(self.house.model, Moody)
-        self.house.model.now = self.now
-
-    def _reach(self, _name: str) -> None:
-        if self._armed:
-            self._armed -= 1
-            if not self._armed:
-                raise Killed
-
-    def _run(self) -> str:
-        return run_id(next(self._runs))
-
-    async def _survive(self, work: Any) -> None:
-        """Carry out, and once more after a crash on the way."""
-        try:
-            await work()
-        except Killed:
-            await self.restart()
-            await work()
-        self._take_events()
-
-    def _take_events(self) -> None:
-        events = self.house.sender.events
-        for event in events[self._taken :]:
-            if event["id"] not in self._ids:
-                self._ids.add(event["id"])
-                self._put(event, datetime.fromtimestamp(event.get("ts", 0) / 1000, UTC))
-        self._taken = len(events)
-
-    def _put(self, event: dict[str, Any], due: datetime) -> None:
-        heapq.heappush(self.queue, (max(due, self.now), next(self._order), event))
-
-    async def _settle(self) -> None:
-        self._take_events()
-        while self.queue and self.queue[0][0] <= self.now:
-            event = heapq.heappop(self.queue)[2]
-            run = self._run()
-            await self._survive(lambda event=event, run=run: self._carry_out(event, run))
-
-    async def _carry_out(self, event: dict[str, Any], run: str) -> None:
-        data, harness = event["data"], self.house.harness
-        match event["name"]:
-            case "agent.message.received":
-                await self._turn(MessageReceived.from_data(data), run, event)
-            case "agent.reply.ready":
-                await self._deliver(ReplyReady.from_data(data), event)
-            case "agent.subagent.spawn":
-                due = datetime.fromisoformat(data.get("dueAt") or self.now.isoformat())
-                if due > self.now:
-                    self._put(event, due)
-                else:
-                    await run_try(DirectSteps(self.house), harness, run, SubagentSpawn.from_data(data))
-            case "agent.turn.ended":
-                await run_beat(DirectSteps(self.house), harness, run, data["turnId"], data["sessionKey"])
-            case "agent.wake.due" | "agent.work.step.done":
-                await run_beat(DirectSteps(self.house), harness, run)
-
-    async def _turn(self, message: MessageReceived, run: str, event: dict[str, Any]) -> None:
-        conditions = await receive(self.house.harness, run, message, str(message.message_key), True, event["id"])
-        flow = Flow.model_validate(conditions)
-        if flow.stop is None:
-            await run_turn(DirectSteps(self.house), bodies_of(self.house.harness, flow), flow)
-
-    async def _deliver(self, ready: ReplyReady, event: dict[str, Any]) -> None:
-        chat = outbox.chat_key(ready.channel, ready.destination)
-        while True:
-            harness = self.house.harness
-            found = await deliver_next(harness.db, harness.channels, harness.clock, harness.boot_id, chat)
-            if found["kind"] == "wait":
-                self._put(event, datetime.fromisoformat(found["until"]))
-            if found["kind"] != "sent":
-                return
+    async def _minute(self, one: Embedded, minute: int) -> None:
+        self.clock.advance((START + MINUTE * minute - self.clock.now()).total_seconds())
+        os.pwrite(self._progress, b"%9d" % minute, 0)
+        if self.number < len(CRASHES) and CRASHES[self.number].minute == minute:
+            if not CRASHES[self.number].point:
+                os.kill(os.getpid(), signal.SIGKILL)
+            failpoints.arm(CRASHES[self.number].point)
+        for name, _ in self.plan.asked.get(minute, ()):
+            source = one.house.harness.workspace.root / "talks" / name
+            await make_goal(one.house.harness, GoalWish("podcast_from_transcript", f"person:{name}", str(source)))
+        await one.link.engine.idle()
 
 
-def is_night(at: datetime) -> bool:
-    return at.hour >= 23 or at.hour < 6
+def wakes_once() -> list[datetime]:
+    return [START + timedelta(hours=5 + number * 11, minutes=7) for number in range(DAYS * 2 - 1)]
 
 
-def future(world: World) -> list[str]:
-    """Names of events that were sent for a later time."""
-    return sorted({event["name"] for event in world.house.sender.events if "ts" in event})
+def set_wakes(house: House) -> None:
+    """r0, r1 … by the schedules of DAILY, and o0, o1 … at the times of `wakes_once`."""
+    now = house.harness.clock.now()
+    dues = {f"r{number}": (next_instant(cron, ZONE.key, now), cron) for number, cron in enumerate(DAILY)}
+    dues |= {f"o{number}": (at, None) for number, at in enumerate(wakes_once())}
+    with house.tx() as tx:
+        common: dict[str, Any] = {"session_id": session.find(tx, SESSION), "session_key": SESSION, "channel": "test"}
+        common |= {"destination": {"chatId": "7"}, "zone": ZONE.key, "created_at": now, "run_id": RUN}
+        for name, (due_at, cron) in dues.items():
+            assert due_at is not None
+            wakes.add(tx, Wake(id=name, step_key=f"tool#{name}", due_at=due_at, cron=cron, reason=name, **common))
+
+
+def main() -> None:
+    home, template, number = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    with pytest.MonkeyPatch.context() as patch:
+        scrub(patch)
+        patch.setattr(people, "OPERATORS", (*people.OPERATORS, "test"))
+        asyncio.run(Life(home, template, number).live())
+
+
+if __name__ == "__main__":
+    main()

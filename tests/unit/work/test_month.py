@@ -1,176 +1,129 @@
-"""A month of beats by an injected clock: files, failures, nights, a change of the clocks, and three crashes.
+"""A month of beats by an injected clock: files, failures, nights, a change of the clocks, and four kills.
 
-By default a few days around the change of the clocks; MOAB_TEST_MONTH=1 runs all 43,200 beats.
+By default the two days around the change of the clocks; MOAB_TEST_MONTH=1 lives through all 43,200 minutes. Every beat
+is a run of the real function on the real engine, with its own file, the service's database and the watched folders.
 """
 
-import os
-import random
+import asyncio
+import json
+import signal
+import sqlite3
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.agent.accept import accept
 from app.goal_tables import goals
-from app.memory.workspace import Workspace
-from app.sessions import session
 from app.tables import deliveries, messages, notices, turns, wakes
-from app.work import wakes as wake_rows
-from app.work.wakes import Wake, next_instant
-from tests.unit.house import RUN, SESSION, make_house, message
+from app.work.wakes import next_instant
+from tests.unit.house import House, make_house
 from tests.unit.work.goal_house import view
-from tests.unit.work.month import MINUTE, ZONE, Moody, World, future, is_night
+from tests.unit.work.month import CRASHES, DAILY, DAYS, MINUTE, MINUTES, START, TAIL, ZONE, Plan, wakes_once
 
-WHOLE = bool(os.environ.get("MOAB_TEST_MONTH"))
-DAYS = 30 if WHOLE else 3
-START = datetime(2026, 3, 10 if WHOLE else 27, 10, 0, tzinfo=UTC)
-DAILY = ("0 9 * * *", "30 2 * * *", "0 */6 * * *")
-"""Repeating wakes, two of them at night, and one at an hour that is left out on 29 March."""
+ROOT = Path(__file__).parents[3]
+END = START + MINUTE * (MINUTES + TAIL)
+KEPT = timedelta(days=13)
+"""The engine keeps runs for fourteen days."""
+
+
+async def live(home: Path, template: Path, number: int) -> int:
+    """One life of the process; how it ended."""
+    words = ("-W", "ignore", "-m", "tests.unit.work.month", str(home), str(template), str(number))
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT)
+    return await process.wait()
 
 
 @pytest.fixture
-async def world(tmp_path: Path, template: Path, clean_environment: None) -> AsyncIterator[World]:
-    settings = {"timezone": "Europe/Paris", "heartbeat_cron": "* * * * *", "delivery_folder": tmp_path / "phone"}
-    built = make_house(tmp_path / "house", template, **settings)
-    Workspace(built.harness.workspace.root).seed()
-    model = Moody()
-    model.away = [(START + timedelta(hours=30), START + timedelta(hours=33))]
-    built = replace(built, model=model, harness=replace(built.harness, llm=model))
-    built.clock.advance((START - built.clock.now()).total_seconds())
-    one = World(built)
-    yield one
-    one.close()
-    await one.house.db.close()
+async def lived(tmp_path: Path, template: Path, clean_environment: None) -> AsyncIterator[House]:
+    """The house after the month."""
+    home = tmp_path / "house"
+    home.mkdir()
+    for number in range(len(CRASHES)):
+        assert await live(home, template, number) == -signal.SIGKILL, f"crash {number}"
+    assert await live(home, template, len(CRASHES)) == 0
+    house = make_house(home, template)
+    yield house
+    await house.db.close()
 
 
-def set_wake(world: World, number: int, due_at: datetime, cron: str | None = None) -> str:
-    house, name = world.house, f"w{number}"
-    with house.tx() as tx:
-        session_id = session.find(tx, SESSION)
-        assert session_id is not None
-        common: dict[str, Any] = {"session_id": session_id, "session_key": SESSION, "channel": "test", "run_id": RUN}
-        common |= {"destination": {"chatId": "7"}, "zone": "Europe/Paris", "created_at": world.now, "reason": name}
-        wake_rows.add(tx, Wake(id=name, step_key=f"tool#{number}", due_at=due_at, cron=cron, **common))
-    return name
+async def test_a_month_of_beats(lived: House) -> None:
+    home = lived.harness.settings.home
+    check_beats(home / "engine.db")
+    await check_files(lived)
+    check_wakes(lived)
+    check_the_phone(lived, home / "phone")
 
 
-class Plan:
-    """What happens in which minute, from a fixed seed: files that come, copies of them, and broken ones."""
-
-    def __init__(self, minutes: int) -> None:
-        dice = random.Random(20260310)  # noqa: S311 - the same month every time
-        self.files: dict[int, list[tuple[str, str]]] = {}
-        self.good: list[str] = []
-        self.broken: list[str] = []
-        for number in range(max(8, DAYS * 2)):
-            minute = dice.randrange(30, minutes - 400)
-            kind = number % 8
-            text = "" if kind == 7 else f"{'hopeless' if kind == 5 else 'Talk'} number {number}. " * 3
-            self._add(minute, f"talk-{number:02}.txt", text)
-            (self.broken if kind in (5, 7) else self.good).append(f"talk-{number:02}")
-            if kind == 2:  # the same once more, under another name
-                self._add(minute + 120, f"copy-of-{number:02}.txt", text)
-
-    def _add(self, minute: int, name: str, text: str) -> None:
-        self.files.setdefault(minute, []).append((name, text))
+def check_beats(path: Path) -> None:
+    """A run for every minute in which there was a process, all well; and nothing but wakes was sent for later."""
+    since = max(START, END - KEPT)
+    with sqlite3.connect(path) as engine:
+        runs = engine.execute(
+            "SELECT json_extract(e.body, '$.ts'), r.status FROM runs r JOIN events e ON e.internal_id = r.event_id "
+            "WHERE r.function = 'moab-heartbeat' AND e.name = 'inngest/scheduled.timer'"
+        ).fetchall()
+        later = engine.execute(
+            "SELECT DISTINCT name FROM events WHERE json_extract(body, '$.ts') > received_at + 1000"
+        ).fetchall()
+    beats = [datetime.fromtimestamp(ts / 1000, ZONE) for ts, _ in runs]
+    absent = {START + MINUTE * (crash.minute + gone) for crash in CRASHES for gone in range(crash.away)}
+    alive = {START + MINUTE * minute for minute in range(1, MINUTES + TAIL + 1)} - absent
+    assert {at for at in alive if at > since} <= set(beats) and len(beats) == len(set(beats))
+    assert {status for _, status in runs} == {"Completed"} and later == [("agent.wake.due",)]
 
 
-async def live(world: World, plan: Plan, minutes: int, crashes: dict[int, int], absences: dict[int, int]) -> None:
-    """Minute by minute: files come, the process dies (and stays away for so many minutes), the heart beats."""
-    gone = 0
-    for minute in range(1, minutes + 1):
-        at = START + MINUTE * minute
-        world.house.clock.advance(max(0.0, (at - world.now).total_seconds()))
-        for name, text in plan.files.get(minute, ()):
-            world.put(name, text)
-        if minute in crashes:
-            world.crash_soon(crashes[minute])
-        if minute in absences:
-            gone = absences[minute]
-        if gone:
-            gone -= 1
-            if not gone:
-                await world.restart()
-            continue
-        await world.beat(at)
-
-
-async def test_a_month_of_beats(world: World) -> None:
-    minutes = DAYS * 24 * 60
-    plan = Plan(minutes)
-    await accept(world.house.harness, message("hello"))
-    await world.beat(START + timedelta(seconds=1))
-    repeating: dict[str, str] = {}
-    for number, cron in enumerate(DAILY):
-        first = next_instant(cron, "Europe/Paris", world.now)
-        assert first is not None
-        repeating[set_wake(world, number, first, cron)] = cron
-    once = {
-        set_wake(world, 10 + number, START + timedelta(hours=5 + number * 11, minutes=7)): 1
-        for number in range(DAYS * 2 - 2)
-    }
-    absence = (minutes // 2, 300)  # killed, and nobody there for five hours
-    await live(world, plan, minutes, {700: 1, 2_345: 4, minutes - 900: 7}, dict([absence]))
-    for minute in range(1, 600):  # what is left over comes to its end
-        await world.beat(START + MINUTE * (minutes + minute))
-
-    await check_files(world, plan)
-    check_wakes(world, repeating, once, minutes)
-    check_the_phone(world)
-    assert world.crashes == 4 and future(world) == ["agent.wake.due"]
-
-
-async def check_files(world: World, plan: Plan) -> None:
+async def check_files(house: House) -> None:
     """Every file is processed once; of each goal there is at most one notice of failure."""
-    rows = world.house.rows(goals.select())
-    assert Counter(row.facts["title"] for row in rows) == Counter(name for name in plan.good + plan.broken)
-    lives = {row.facts["title"]: (await view(world.house, row.id))["life"] for row in rows}
+    plan, rows = Plan(), house.rows(goals.select())
+    assert Counter(row.facts["title"] for row in rows) == Counter(plan.good + plan.broken)
+    lives = {row.facts["title"]: (await view(house, row.id))["life"] for row in rows}
     assert {name: life for name, life in lives.items() if life == "COMPLETED"} == dict.fromkeys(plan.good, "COMPLETED")
     assert {lives[name] for name in plan.broken} <= {"FAILED_PERMANENT"}
-    pages = sorted(path.stem[11:] for path in (world.house.harness.workspace.root / "wiki" / "raw").glob("*.md"))
+    pages = sorted(path.stem[11:] for path in (house.harness.workspace.root / "wiki" / "raw").glob("*.md"))
     assert [page for page in pages if page in plan.good] == sorted(plan.good)
-    told = [row.key.removesuffix("/0") for table in (deliveries, notices) for row in world.house.rows(table.select())]
+    told = [row.key.removesuffix("/0") for table in (deliveries, notices) for row in house.rows(table.select())]
     failed = Counter(key.split("/")[1] for key in told if key.startswith("goal/") and "/failed/" in key)
     assert set(failed.values()) <= {1} and len(failed) == len(plan.broken)
     done = Counter(key.split("/")[1] for key in told if key.startswith("goal/") and key.endswith("/notify"))
     assert set(done.values()) == {1} and len(done) == len(plan.good)
 
 
-def check_wakes(world: World, repeating: dict[str, str], once: dict[str, int], minutes: int) -> None:
-    """Every wake fired once for each of its times; of those that fell into the absence one fired, late."""
-    end = world.now
-    fired = Counter(
-        row.message_key.split(":")[1] for row in world.house.rows(messages.select()) if row.origin == "wake"
-    )
+def instants(cron: str) -> list[datetime]:
+    found, at = [], next_instant(cron, ZONE.key, START)
+    while at is not None and at <= END:
+        found.append(at)
+        at = next_instant(cron, ZONE.key, at)
+    return found
+
+
+def check_wakes(house: House) -> None:
+    """Every wake fired once for each of its times; of those that fell into an absence one fired, late."""
+    inputs = [row for row in house.rows(messages.select()) if row.role == "user"]
+    fired = Counter(row.message_key.split(":")[1] for row in inputs if row.origin == "wake")
+    once = {f"o{number}": 1 for number in range(len(wakes_once()))}
     assert {name: fired[name] for name in once} == once
-    absent = (START + MINUTE * (minutes // 2), START + MINUTE * (minutes // 2 + 300))
-    for name, cron in repeating.items():
-        expected, at = 0, next_instant(cron, "Europe/Paris", START + timedelta(seconds=1))
-        missed = 0
-        while at is not None and at <= end:
-            if absent[0] <= at < absent[1]:
-                missed += 1
-            else:
-                expected += 1
-            at = next_instant(cron, "Europe/Paris", at)
-        assert fired[name] == expected + min(missed, 1), name
-    states = Counter(row.state for row in world.house.rows(wakes.select()))
-    assert states == {"done": len(once), "open": len(repeating)}
-    woken = world.house.rows(turns.select().where(turns.c.origin == "wake"))
+    gone = [(START + MINUTE * one.minute, START + MINUTE * (one.minute + one.away)) for one in CRASHES if one.away]
+    for number, cron in enumerate(DAILY):
+        times = instants(cron)
+        missed = [[at for at in times if begin <= at < end] for begin, end in gone]
+        assert fired[f"r{number}"] == len(times) - sum(len(one) - 1 for one in missed if one), cron
+    assert Counter(row.state for row in house.rows(wakes.select())) == {"done": len(once), "open": len(DAILY)}
+    woken = house.rows(turns.select().where(turns.c.origin == "wake"))
     assert {row.state for row in woken} <= {"finished", "failed", "superseded"}
-    assert {row.state for row in world.house.rows(messages.select()) if row.role == "user"} <= {"answered", "failed"}
+    assert {row.state for row in inputs} <= {"answered", "failed"}
 
 
-def check_the_phone(world: World) -> None:
+def check_the_phone(house: House, notes: Path) -> None:
     """No message at night, and in the mornings one for all that came up."""
-    assert world.phone.rang and not [(at, text) for at, text in world.phone.rang if is_night(at)]
-    mornings = [at for at, text in world.phone.rang if text.startswith("Good morning.")]
+    rang: list[Any] = [json.loads(line) for line in notes.read_text().splitlines()]
+    calls = [(datetime.fromisoformat(at).astimezone(ZONE), text) for at, text in rang]
+    assert calls and not [(at, text) for at, text in calls if at.hour >= 23 or at.hour < 6]
+    mornings = [at for at, text in calls if text.startswith("Good morning.")]
     assert len(mornings) >= DAYS - 1 and {(at.hour, at.minute) for at in mornings} <= {(6, 0), (6, 1)}
     assert len({at.date() for at in mornings}) == len(mornings)
-    assert world.house.rows(notices.select().where(notices.c.told_at.is_(None))) == []
-    changed = {at.utcoffset() for at in mornings}
-    assert len(changed) == 2 and ZONE.key == "Europe/Paris"
+    assert house.rows(notices.select().where(notices.c.told_at.is_(None))) == []
+    assert len({at.utcoffset() for at in mornings}) == 2, "before and after the change of the clocks"
