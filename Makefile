@@ -21,7 +21,7 @@ RACES := $(addprefix tests/unit/core/test_,races.py races_replay.py) \
 # Everything that set-up says goes to stderr: on stdout of `make chat` there are only answers.
 say = echo "$(1)" >&2
 
-.PHONY: help setup local-model voice chat serve test races lint
+.PHONY: help setup local-model voice chat serve test races month lint
 .DEFAULT_GOAL := help
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo "make voice        install what turns voice notes into text, on this machine"
 	@echo "make test         set up and run all tests"
 	@echo "make races        the races once more, with starts that get lost"
+	@echo "make month        43,200 beats of the heart by an injected clock (make test: two days of them)"
 	@echo "make lint         ruff and mypy"
 
 setup: $(READY)
@@ -60,6 +61,9 @@ test: $(READY)
 # Every race with the starts that a real server was measured to lose under a burst (docs/races.md).
 races: $(READY)
 	@STARTS_ARE_LOST=1 $(PY) -m pytest $(BOTH_CORES) $(ARGS) $(RACES)
+
+month: $(READY)
+	@MOAB_TEST_MONTH=1 $(PY) -m pytest --durations=1 $(ARGS) tests/unit/work/test_month.py
 
 lint: $(READY)
 	@$(PY) -m ruff check $(CODE)

@@ -1,6 +1,6 @@
 """A month of beats by an injected clock: files, failures, nights, a change of the clocks, and four kills.
 
-By default the two days around the change of the clocks; MOAB_TEST_MONTH=1 lives through all 43,200 minutes. Every beat
+By default the two days around the change of the clocks; `make month` lives through all 43,200 minutes. Every beat
 is a run of the real function on the real engine, with its own file, the service's database and the watched folders.
 """
 
