@@ -5,11 +5,12 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterator, Sequence
 from typing import Any, TextIO, TypeVar
 
 from ulid import ULID
 
+from app.cli.attached import File
 from app.cli.client import Answer, Feed, FeedItem, ServiceClient
 from app.errors import MoabError, ServiceUnavailable
 
@@ -82,14 +83,16 @@ class Conversation:
                 lost = True
                 await asyncio.sleep(RECONNECT_S)
 
-    async def say(self, text: str) -> Answer:
-        """Post a line and return once the service has it; what comes of it shows in the feed."""
-        answer = await self.client.send(text, session_key=self.key, message_key=new_message_key())
+    async def say(self, text: str, files: Sequence[File] = ()) -> Answer:
+        """Post a line with its `files` and return once the service has it; what comes of it shows in the feed."""
+        answer = await self.client.send(text, session_key=self.key, message_key=new_message_key(), attachments=files)
         if not text.startswith("/"):
             self.state = self.state.model_copy(update={"open": self.state.open + 1})
         return answer
 
-    async def ask(self, text: str, message_key: str = "", known: Container[str | None] = ()) -> Answer:
+    async def ask(
+        self, text: str, message_key: str = "", known: Container[str | None] = (), files: Sequence[File] = ()
+    ) -> Answer:
         """Post a line and wait, however long it takes, for what became of it; a service that restarts is waited for.
 
         It is `asked` once for each request that is not `known`; the same line with its key then waits on.
@@ -98,7 +101,9 @@ class Conversation:
         message_key, failures = message_key or new_message_key(), 0
         while True:
             try:
-                answer = await self.client.send(text, session_key=self.key, message_key=message_key, wait=ANSWER_WAIT_S)
+                answer = await self.client.send(
+                    text, session_key=self.key, message_key=message_key, attachments=files, wait=ANSWER_WAIT_S
+                )
                 if answer.is_final or (answer.status == "asked" and answer.request_id not in known):
                     return answer
                 failures = 0

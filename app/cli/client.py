@@ -1,7 +1,7 @@
 """HTTP client of a Moab service: what the terminal, the command line and scripts speak to it with."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
@@ -122,6 +122,7 @@ class ServiceClient:
         channel: str = "terminal",
         message_key: str | None = None,
         sender: Mapping[str, str] | None = None,
+        attachments: Sequence[Mapping[str, str]] = (),
         wait: float | None = None,
     ) -> Answer:
         """Post one line (a command if it starts with `/`); with `wait`, for so many seconds for its answer.
@@ -134,6 +135,7 @@ class ServiceClient:
             "channel": channel,
             "messageKey": message_key,
             "sender": dict(sender) if sender else None,
+            "attachments": [dict(file) for file in attachments] or None,
         }
         return _parsed(Answer, await self._call("POST", "/api/messages", body=_given(body), wait=wait))
 

@@ -86,12 +86,17 @@ def serve(
 
 @app.command()
 def send(
-    text: Annotated[str, typer.Argument(help="What to say; a command if it starts with a slash.")],
+    text: Annotated[str, typer.Argument(help="What to say; a command if it starts with a slash.")] = "",
     session: Annotated[str, typer.Option(help="To which conversation.")] = "default",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the answer and print it.")] = False,
+    file: Annotated[
+        list[Path] | None, typer.Option("--file", help="A file that goes with it; may be given several times.")
+    ] = None,
 ) -> None:
-    """Send one message to the running service."""
-    raise typer.Exit(asyncio.run(_send(read_settings(), text, session, wait)))
+    """Send one message, or files, to the running service."""
+    if not text.strip() and not file:
+        raise typer.BadParameter("Say something, or give a --file.")
+    raise typer.Exit(asyncio.run(_send(read_settings(), text, session, wait, file or [])))
 
 
 @app.command()
@@ -144,15 +149,17 @@ async def _chat(settings: "Settings", session: str) -> int:
         return await TerminalChat(client, session_key(session), history, owns_service=is_ours).run()
 
 
-async def _send(settings: "Settings", text: str, session: str, wait: bool) -> int:
+async def _send(settings: "Settings", text: str, session: str, wait: bool, paths: list[Path]) -> int:
+    from app.cli.attached import attached
     from app.cli.chat import Conversation, session_key
 
+    files = await asyncio.to_thread(attached, paths)
     async with the_service(settings) as (client, _):
         conversation = Conversation(client, session_key(session))
         if not wait:
-            typer.echo(f"Accepted as {(await conversation.say(text)).message_key}.")
+            typer.echo(f"Accepted as {(await conversation.say(text, files)).message_key}.")
             return 0
-        answer = await conversation.ask(text)
+        answer = await conversation.ask(text, files=files)
         failed = answer.status == "failed"
         typer.echo(answer.reply or "", err=failed)
         return 1 if failed else 0

@@ -1,12 +1,15 @@
 """Who may come in and how: Telegram with its secret, events in the shape of Utah, HTTP; and what never comes out."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from app.sentences import STRANGER
 from tests.acceptance.conftest import MakeService
+from tests.acceptance.nursery import ROOT
 from tests.acceptance.rules import check_transcripts
 from tests.acceptance.service import MODEL_KEY, Service, until
 from tests.acceptance.stage import SECRET
@@ -158,3 +161,15 @@ def test_home_belongs_to_one_process(service: Service, make_service: MakeService
     assert second.wait(20) == 2
     assert "Another Moab runs on" in service.errors.read_text()
     assert service.get("/health").json()["status"] == "ok"
+
+
+def test_a_file_goes_along_with_a_message_of_the_command_line(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "plan.txt").write_text("water the garden")
+    given = service.command([]).environment
+    command = [sys.executable, "-m", "app.cli", "send", "what is it?", "--wait", "--file", str(tmp_path / "plan.txt")]
+    done = subprocess.run(
+        command, env=dict(given) | {"PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "what is it?" in done.stdout, done.stderr
+    [brought] = (service.home / "workspace" / "inbox").rglob("*plan.txt")
+    assert brought.read_text() == "water the garden" and brought.name in done.stdout

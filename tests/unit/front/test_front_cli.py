@@ -112,6 +112,28 @@ def test_send_tells_the_key_or_waits_for_the_answer(moab: Moab, service: FakeSer
     assert [post["sessionKey"] for post in service.posts] == ["terminal:garden", "terminal:default"]
 
 
+def test_send_takes_files_along(moab: Moab, service: FakeService, tmp_path: Path) -> None:
+    for name in ("note.ogg", "plan.png", "talk.mp3", "list.csv", "odd"):
+        (tmp_path / name).write_bytes(b"\x00\xff")
+    names = [str(tmp_path / name) for name in ("note.ogg", "plan.png", "talk.mp3", "list.csv", "odd")]
+    done = moab("send", "look", "--wait", *(word for name in names for word in ("--file", name)))
+    assert (done.returncode, done.stdout) == (0, "You said: look\n")
+    files = service.posts[0]["attachments"]
+    assert [file["kind"] for file in files] == ["voice", "photo", "audio", "document", "document"]
+    assert files[1] == {"kind": "photo", "name": "plan.png", "mime": "image/png", "data": "AP8="}
+    assert "mime" not in files[4]
+    alone = moab("send", "--file", names[1])
+    assert alone.returncode == 0 and service.posts[1]["message"] == ""
+
+
+def test_send_says_which_file_cannot_be_read_and_wants_something_to_say(
+    moab: Moab, service: FakeService, tmp_path: Path
+) -> None:
+    done = moab("send", "look", "--file", str(tmp_path / "none.txt"))
+    assert done.returncode == 1 and "none.txt cannot be sent (No such file" in done.stderr
+    assert moab("send").returncode == 2 and service.posts == []
+
+
 def test_send_tells_a_failure_by_its_exit_code(moab: Moab, service: FakeService) -> None:
     service.script["boom"] = Failure("The model is not reachable.")
     done = moab("send", "boom", "--wait")
