@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
@@ -23,10 +24,15 @@ HEADING = "## Learned"
 MARK = re.compile(r"<!-- learned (\w+) -->\s*$")
 
 FILLERS = frozenset(
-    "a an the is are was were be been to of in on at for with and or that this it its as by from has have had do does "
-    "did will would should can could may must he she they them his her their when if then than so very just".split()
+    "a an the is are was were be been of in on at for with and or that this it its as by has have had do does did "
+    "he she they them his her their so very just".split()
 )
-NEGATIONS = frozenset(("not", "never", "no", "without", "cannot", "nor", "neither"))
+TURNS = (
+    "not never no without cannot nor neither nobody nothing only except unless until if before after must may might "
+    "should nicht nie niemals kein keine keinen keiner ohne nur außer wenn vor nach pas ne jamais sans sauf seulement "
+    "si avant nunca jamás sin ni solo salvo antes não nem sem exceto só mai senza non"
+)
+"""Words with which a sentence says something else, in the languages that the service speaks."""
 
 
 class LearningState(StrEnum):
@@ -59,26 +65,35 @@ class Learning:
 
 
 def words_of(text: str) -> str:
-    """The normal form of a text: its words in lower case without accents, endings of the plural and fillers, sorted."""
-    plain = unicodedata.normalize("NFKD", text.casefold().replace("n't", " not"))
-    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    words = {_singular(word) for word in re.findall(r"\w+", plain)}
-    return " ".join(sorted(words - FILLERS))
+    """The normal form of a text: its words in their order, in lower case without accents, endings of the plural and
+    fillers; a text without a word is its own."""
+    plain = text.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").replace("n't", " not")
+    words = (_singular(word) for word in re.findall(r"\w+", _without_accents(plain)))
+    return " ".join(word for word in words if word not in FILLERS) or plain.strip()
+
+
+def _without_accents(text: str) -> str:
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
 
 
 def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
+_TURNS = frozenset(words_of(TURNS).split())
+
+
 def is_alike(one: str, other: str) -> bool:
-    """Whether two normal forms say about the same; what differs in a number or in a negation never does."""
-    mine, theirs = set(one.split()), set(other.split())
-    if mine == theirs:
-        return True
-    odd = mine ^ theirs
-    if odd & NEGATIONS or any(any(map(str.isdigit, word)) for word in odd):
+    """Whether two normal forms say about the same: the longer one is the shorter with few words more, none of which
+    is a number or turns the meaning. A word in another's place, or another order, may say the contrary."""
+    short, long = sorted((one.split(), other.split()), key=len)
+    rest = iter(long)
+    if not all(word in rest for word in short):
         return False
-    return len(mine & theirs) / len(mine | theirs) >= ALIKE
+    more = Counter(long) - Counter(short)
+    if any(word in _TURNS or any(map(str.isdigit, word)) for word in more):
+        return False
+    return len(short) >= ALIKE * len(long)
 
 
 def record(tx: Tx, learning_id: str, text: str, scope: str, key: str, now: datetime) -> Learning:

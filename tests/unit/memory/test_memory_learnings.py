@@ -56,6 +56,30 @@ async def home(tmp_path: Path, template: Path, clean_environment: None) -> Async
         ("Le café est fermé lundi", "le cafe est ferme lundi", True),
         ("Run the tests with make test before each push", "Run tests with make test before every push", False),
         ("日本語", "日本語", True),
+        ("The user prefers tea over coffee", "The user prefers coffee over tea", False),
+        ("Files move from inbox to archive", "Files move from archive to inbox", False),
+        (
+            "Send the weekly report of the sales team every Monday morning in English",
+            "Send the weekly report of the sales team every Monday morning in German",
+            False,
+        ),
+        (
+            "Deploy the blue service of the shop on a Friday evening after the tests",
+            "Don\u2019t deploy the blue service of the shop on a Friday evening after the tests",
+            False,
+        ),
+        (
+            "Den Bericht des Vertriebs am Montag früh an alle Leiter der Filialen schicken",
+            "Den Bericht des Vertriebs am Montag früh nicht an alle Leiter der Filialen schicken",
+            False,
+        ),
+        (
+            "Reports of the northern branch go out every week to the head of sales",
+            "Reports of the northern branch go out only every week to the head of sales",
+            False,
+        ),
+        ("👍", "!!!", False),
+        ("👍", "👍", True),
         ("a", "b", False),
     ],
 )
