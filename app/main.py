@@ -53,6 +53,8 @@ from app.web.tasks import tasks_router
 from app.work.library import Library
 from functions import all_functions
 from tools.background import end_background
+from tools.background_watch import Commands
+from tools.hiding import hiding
 from tools.outside import FILE as TOOLS_FILE
 from tools.outside import outside_tools
 from tools.sandbox import make_sandbox
@@ -202,6 +204,7 @@ async def _build(
         code_version=importlib.metadata.version("moab"),
         platforms=names(),
         speech=speech,
+        commands=Commands(hiding(settings.secrets())),
     )
     await _close_dead_rows(harness, home_id)
     if unknown := unknown_tools(settings.tool_policy, harness.toolbox.tools):

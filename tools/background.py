@@ -52,7 +52,13 @@ printf %s "$code" >"$exit.new" && mv -- "$exit.new" "$exit"
 
 
 def start(
-    workspace: Path, command: str, argv: Sequence[str], where: Path, environment: Mapping[str, str], now: datetime
+    workspace: Path,
+    command: str,
+    argv: Sequence[str],
+    where: Path,
+    environment: Mapping[str, str],
+    now: datetime,
+    task: str = "",
 ) -> Background:
     """Start `command`, as `argv` says how, in a group of its own.
 
@@ -67,7 +73,8 @@ def start(
     try:
         pid = _spawn(argv, exit_path(workspace, name), where, environment, (go, output))
         found = identity_of(pid)
-        record = Background(id=name, pid=pid, identity=found.start if found else "", command=command, since=now)
+        start_of = found.start if found else ""
+        record = Background(id=name, pid=pid, identity=start_of, command=command, since=now, task=task)
         write(workspace, record)
         os.write(held, b"go\n")
     finally:

@@ -23,7 +23,9 @@ _ID = re.compile(r"b(\d{1,6})")
 
 
 class Background(BaseModel):
-    """The record of one command. `identity` tells its process from a later one with the same number."""
+    """The record of one command. `identity` tells its process from a later one with the same number; `task` is the id
+    by which the ledger knows it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,6 +35,7 @@ class Background(BaseModel):
     command: str
     since: datetime
     note: str = ""
+    task: str = ""
 
 
 def output_path(workspace: Path, name: str) -> Path:

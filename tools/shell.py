@@ -12,8 +12,9 @@ from app.agent.output import clean, whole_characters
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult, tool
 from app.errors import BadInput
 from tools.background import start, until
+from tools.background_look import look, told_code
 from tools.background_records import is_running
-from tools.background_tools import look, told_code
+from tools.background_watch import began, sightings
 from tools.fence import folder
 from tools.hiding import Hide, hiding
 from tools.process import Ended, run_process
@@ -119,11 +120,15 @@ async def _start(
 ) -> ToolResult:
     root = context.workspace
     with _started():
-        record = await asyncio.to_thread(start, root, command, argv, where, environment, context.clock.now())
+        now, task = context.clock.now(), context.new_task("b")
+        record = await asyncio.to_thread(start, root, command, argv, where, environment, now, task)
     # What fails at once, such as a wrong name, is told at once.
     await until(lambda: not is_running(root, record), AT_ONCE_S)
     seen = await asyncio.to_thread(look, root, record, FIRST_LINES)
-    return ToolResult(hide(f"Started {record.id}.\n{seen.text}"), ok=seen.is_well)
+    observed = await asyncio.to_thread(sightings, root, record, hide)
+    return ToolResult(
+        hide(f"Started {record.id}.\n{seen.text}"), ok=seen.is_well, observed=(began(record, hide), *observed)
+    )
 
 
 @contextmanager

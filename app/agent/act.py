@@ -16,7 +16,7 @@ from app.agent.delegation.delegated import ended, got_on, is_delegated
 from app.agent.delegation.handover import hand_over
 from app.agent.delegation.task_list import OpenTasks
 from app.agent.delegation.tasks import delegate_apart, send_start
-from app.agent.delegation.tracked import OwnLedger
+from app.agent.delegation.tracked import OwnLedger, observe_all
 from app.agent.flow import Call, Flow, Observation
 from app.agent.goals.inspection import looked_over
 from app.agent.goals.own_goals import OwnGoals
@@ -196,6 +196,7 @@ async def _finish(harness: Harness, flow: Flow, begun: Begun, result: ToolResult
         calls.finish(tx, begun.record.id, ok=result.ok, result=text, now=now, artifact=artifact)
         if result.ok and is_delegated(flow.session_key):
             got_on(tx, harness, flow.session_key, flow.run_id, begun.record.step_key)
+        observe_all(tx, harness, flow, begun.record.step_key, result.observed)
         return hand_over(tx, harness, flow, begun.record, result.files) if result.ok and result.files else []
 
     events = await harness.db.write(record)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from app.agent.models.llm import LLM
-from app.agent.tool import Toolbox
+from app.agent.tool import Commands, NoCommands, Toolbox
 from app.channels.channel import Channel
 from app.clock import Clock
 from app.config import Settings
@@ -40,6 +40,11 @@ class Harness:
     """The names of every platform there is, with settings or without."""
     notifier: Notifier = field(default_factory=Notifier)
 
+    @property
+    def home(self) -> str:
+        """Names the folder that this process is the only one of; what runs in the background runs there."""
+        return self.boot_id.partition(":")[0]
+
     def at(self, principal: str, zone: str = "") -> "Harness":
         """The same with the workspace and the notes of one person or group ("": the operator), who is in `zone`."""
         log_zone = ZoneInfo(zone) if zone else self.daily_log.zone
@@ -49,4 +54,5 @@ class Harness:
         prefix = f"{principal}/" if principal else ""
         return replace(self, workspace=workspace, daily_log=self.daily_log.of(workspace.logs, log_zone, prefix))
 
+    commands: Commands = field(default_factory=NoCommands)
     speech: Speech = field(default_factory=Speech)

@@ -7,8 +7,8 @@ NO_REPLY = "NO_REPLY"
 
 HINT = f"If there is nothing to tell the user, answer {NO_REPLY} and nothing else."
 
-MONITOR, WAKE, HEARTBEAT, OUTSIDE = "the monitor", "wake", "heartbeat", "outside"
-MAY_END_QUIETLY = frozenset({MONITOR, WAKE, HEARTBEAT, OUTSIDE})
+MONITOR, WAKE, HEARTBEAT, OUTSIDE, COMMAND = "the monitor", "wake", "heartbeat", "outside", "a background command"
+MAY_END_QUIETLY = frozenset({MONITOR, WAKE, HEARTBEAT, OUTSIDE, COMMAND})
 """Origins of inputs that nobody waits for an answer to."""
 
 

@@ -1,5 +1,6 @@
 """What a tool is: the contract between the model's wishes and the code that fulfils them."""
 
+import hashlib
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -35,17 +36,30 @@ class OutgoingFile:
 
 
 @dataclass(frozen=True)
+class Sighting:
+    """What was observed of a tracked task: `kind` and `data` as the ledger names them (STEP_PROGRESS, …)."""
+
+    task_id: str
+    kind: str
+    step: str | None = None
+    summary: str = ""
+    source: str = "owner"
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class ToolResult:
     """What the model reads as the outcome. `text` is UTF-8 of any length; the act step caps and spills it.
 
     `files` are requests to send: the act step writes a delivery row for each together with the result. `picture` is
-    the content of a picture file, for models that see: a small copy is kept.
+    the content of a picture file, for models that see: a small copy is kept. `observed` goes into the ledger with it.
     """
 
     text: str
     ok: bool = True
     files: tuple[OutgoingFile, ...] = ()
     picture: bytes | None = None
+    observed: tuple[Sighting, ...] = ()
 
 
 class Notes(Protocol):
@@ -118,16 +132,19 @@ class Wakes(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Sighting:
-    """What the model observed of a tracked task: `kind` and `data` as the ledger names them (STEP_PROGRESS, …)."""
+class Commands(Protocol):
+    """The commands that run in the background on this machine."""
 
-    task_id: str
-    kind: str
-    step: str | None = None
-    summary: str = ""
-    source: str = "owner"
-    data: Mapping[str, Any] = field(default_factory=dict)
+    def seen(self, workspace: Path, task_id: str) -> Sequence[Sighting]:
+        """How the command of a tracked task stands now. Blocks."""
+        ...
+
+
+class NoCommands:
+    """Where nothing runs in the background."""
+
+    def seen(self, workspace: Path, task_id: str) -> Sequence[Sighting]:
+        return ()
 
 
 class Ledger(Protocol):
@@ -193,6 +210,10 @@ class ToolContext:
     speech: Speech | None = None
     ledger: Ledger | None = None
     goals: Goals | None = None
+
+    def new_task(self, of: str) -> str:
+        """The id of a tracked task that this call begins: `of` is its first letter. The same if the call runs again."""
+        return of + hashlib.sha256(f"{self.run_id}:{self.step_key}".encode()).hexdigest()[:10]
 
 
 ToolBody = Callable[..., Awaitable[ToolResult | str]]

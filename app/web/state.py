@@ -22,7 +22,7 @@ from app.sessions.tasks import OPEN
 from app.tables import sessions, tasks
 from app.web.approvals import open_approvals
 from app.work import ledger, rounds, supervision, wakes
-from app.work.supervision import Supervision
+from app.work.supervision import Executor, Supervision
 from app.work.wakes import Wake
 from app.work.watching import Watch, Watching
 
@@ -60,7 +60,7 @@ def state(tx: Tx, harness: Harness, watching: Watching) -> dict[str, Any]:
         "version": harness.code_version,
         "beat": _beat(tx, harness, now),
         "goals": list_goals(tx, GOALS),
-        "tasks": [_tracked(tx, watch) for watch in supervision.everything(tx) if watch.executor == "owner"]
+        "tasks": [_tracked(tx, watch) for watch in supervision.everything(tx, Executor.OWNER, Executor.COMMAND)]
         + _delegated(tx),
         "wakes": [_wake(wake) for wake in wakes.all_open(tx)],
         "approvals": open_approvals(tx),
@@ -130,7 +130,7 @@ def _tracked(tx: Tx, watch: Supervision) -> dict[str, Any]:
     derived = ledger.derived(tx, watch.task_id)
     return {
         "id": watch.task_id,
-        "kind": "tracked",
+        "kind": "tracked" if watch.executor == Executor.OWNER else "command",
         "sessionKey": watch.owner_key,
         "state": str(derived.truth_state),
         "step": derived.current_step,

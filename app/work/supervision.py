@@ -14,11 +14,15 @@ from app.tables import supervision
 
 
 class Executor(StrEnum):
-    """Who does a task's work: the session itself, a sub-agent, or a pipeline, which looks after its own steps."""
+    """Who does a task's work: the session itself, a sub-agent, a pipeline, or a command in the background.
+
+    A pipeline looks after its own steps.
+    """
 
     OWNER = "owner"
     SUB_AGENT = "sub_agent"
     PIPELINE = "pipeline"
+    COMMAND = "command"
 
 
 @dataclass(frozen=True)
@@ -127,9 +131,11 @@ def of_owner(tx: Tx, owner_key: str) -> Sequence[Supervision]:
     return [_read(row) for row in tx.execute(query.order_by(supervision.c.created_at, supervision.c.task_id))]
 
 
-def everything(tx: Tx) -> Sequence[Supervision]:
-    """All watches, oldest first."""
+def everything(tx: Tx, *executors: Executor) -> Sequence[Supervision]:
+    """All watches, or those over what some executors do, oldest first."""
     query = select(supervision).order_by(supervision.c.created_at, supervision.c.task_id)
+    if executors:
+        query = query.where(supervision.c.executor.in_(executors))
     return [_read(row) for row in tx.execute(query)]
 
 

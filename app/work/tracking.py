@@ -117,15 +117,16 @@ def _also(
 
 def owner_of(observations: Sequence[Observation]) -> str | None:
     """The session key that a task belongs to, None if it belongs to none."""
-    owner = _opening(observations).get("owner")
+    owner = opening_of(observations).get("owner")
     return str(owner) if owner else None
 
 
 def executor_of(observations: Sequence[Observation]) -> Executor:
     """Who does the work of a task."""
-    named = _opening(observations).get("executor")
+    named = opening_of(observations).get("executor")
     return Executor(named) if named in list(Executor) else Executor.OWNER
 
 
-def _opening(observations: Sequence[Observation]) -> Mapping[str, Any]:
+def opening_of(observations: Sequence[Observation]) -> Mapping[str, Any]:
+    """What a task was started with."""
     return next((one.data for one in observations if one.kind is Kind.STARTED), {})

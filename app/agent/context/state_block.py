@@ -36,7 +36,7 @@ ASKED = select(approvals.c.kind, approvals.c.tool, approvals.c.id).where(
 TRACKED = (
     select(supervision.c.task_id)
     .join(sessions, sessions.c.key == supervision.c.owner_key)
-    .where(sessions.c.id == bindparam("session"), supervision.c.executor == "owner")
+    .where(sessions.c.id == bindparam("session"), supervision.c.executor.in_(("owner", "command")))
     .order_by(supervision.c.created_at)
     .limit(MAX_LINES)
 )

@@ -100,7 +100,7 @@ def _look(tx: Tx, harness: Harness, task_id: str, now: datetime) -> Done | None:
     watch = supervision.find(tx, task_id)
     if watch is None:
         return None
-    chat = _chat(tx, harness, watch.owner_key)
+    chat = chat_of(tx, harness, watch.owner_key)
     derived = ledger.derived(tx, task_id)
     reachable = watch if chat is not None else replace(watch, owner_key=None)
     action = decide(derived, reachable, now)
@@ -139,7 +139,7 @@ def _is_asking(changes: dict[str, Any]) -> bool:
     return "asked_at" in changes or "retried_at" in changes
 
 
-def _chat(tx: Tx, harness: Harness, owner_key: str | None) -> Chat | None:
+def chat_of(tx: Tx, harness: Harness, owner_key: str | None) -> Chat | None:
     """The conversation of a key, if an answer of it can go anywhere; after `/new` it is still the same chat."""
     query = (
         select(messages.c.session_id, sessions.c.key.label("session_key"), messages.c.channel, messages.c.destination)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from app.agent.announce import announce
@@ -49,16 +50,44 @@ class OwnLedger:
         return words
 
     def _observation(self, step_key: str, seen: Sighting) -> Observation:
-        return Observation(
-            task_id=seen.task_id,
-            kind=Kind(seen.kind),
-            key=f"{self.flow.run_id}:{step_key}",
-            at=self.harness.clock.now(),
-            source=seen.source,
-            step=seen.step,
-            summary=seen.summary,
-            data=seen.data,
-        )
+        return observation_of(seen, f"{self.flow.run_id}:{step_key}", self.harness.clock.now())
+
+
+def observation_of(seen: Sighting, key: str, at: datetime) -> Observation:
+    """What a tool saw, as a line of the ledger."""
+    return Observation(
+        task_id=seen.task_id,
+        kind=Kind(seen.kind),
+        key=key,
+        at=at,
+        source=seen.source,
+        step=seen.step,
+        summary=seen.summary,
+        data=seen.data,
+    )
+
+
+def observe_all(tx: Tx, harness: Harness, flow: Flow, step_key: str, seen: Sequence[Sighting]) -> None:
+    """Write down what a tool saw of work that it began or looked at, in the transaction of its result; once for a step.
+
+    What has ended by its observations is left as it is, unless it is begun again.
+    """
+    now = harness.clock.now()
+    for number, sighting in enumerate(seen):
+        one = observation_of(sighting, f"{flow.run_id}:{step_key}:{number}", now)
+        known = ledger.of_task(tx, one.task_id)
+        if any(before.key == one.key for before in known):
+            continue
+        if one.kind is Kind.STARTED:
+            _begin(tx, harness, flow, one)
+        elif known and not ledger.derived(tx, one.task_id).is_terminal:
+            tracking.record(tx, one)
+
+
+def _begin(tx: Tx, harness: Harness, flow: Flow, opening: Observation) -> None:
+    where = {"owner": flow.session_key, "home": harness.home, "place": harness.workspace.place}
+    executor = Executor.COMMAND if "command" in opening.data else Executor.OWNER
+    tracking.start(tx, replace(opening, data={**opening.data, **where}), executor=executor)
 
 
 def _start(tx: Tx, flow: Flow, opening: Observation) -> str:

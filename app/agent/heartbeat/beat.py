@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from app.agent.delegation.commands import observe_commands
 from app.agent.delegation.supervise import run_monitor
 from app.agent.goals.folders import scan_folders
 from app.agent.goals.orders import continue_goals
@@ -30,6 +31,7 @@ CHORES: dict[str, Chore] = {
     "sweep": _alone(sweep),
     "files": _alone(scan_folders),
     "goals": _alone(continue_goals),
+    "commands": _alone(observe_commands),
     "monitor": _alone(run_monitor),
     "prune": prune_log,
     "distil": distil,

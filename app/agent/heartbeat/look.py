@@ -23,6 +23,7 @@ from app.memory.daily_log import LogFile
 from app.sessions import turns
 from app.tables import supervision
 from app.work import goals, rounds, wakes
+from app.work.supervision import Executor
 
 log = logging.getLogger("moab.agent")
 
@@ -30,7 +31,7 @@ TIDY_EVERY = timedelta(days=1)
 
 Chore = dict[str, str]
 
-BLIND = ("sweep", "files", "goals", "monitor")
+BLIND = ("sweep", "files", "goals", "commands", "monitor")
 """Chores that are done unseen where looking failed: they cost nothing, and what they take care of must not wait."""
 
 
@@ -117,6 +118,7 @@ def _chore(step: str, of: str = "") -> Chore:
 WAITING = select(
     IS_ANYTHING.label("sweep"),
     goals.ANY_OPEN.exists().label("goals"),
+    select(supervision.c.task_id).where(supervision.c.executor == Executor.COMMAND).exists().label("commands"),
     select(supervision.c.task_id).where(supervision.c.next_check_at <= bindparam("now")).exists().label("monitor"),
     learnings.RIPE.exists().label("promote"),
 )
@@ -126,7 +128,7 @@ WAITING = select(
 def _waiting(tx: Tx, harness: Harness, _: None) -> list[Chore]:
     now = harness.clock.now()
     row = tx.execute(WAITING, times(harness, now) | {"now": now}).one()
-    chores = [_chore(name) for name in ("sweep", "goals", "monitor") if row._mapping[name]]
+    chores = [_chore(name) for name in ("sweep", "goals", "commands", "monitor") if row._mapping[name]]
     return [*chores, _chore("promote")] if row.promote and take_promotion(tx, harness) else chores
 
 
@@ -177,7 +179,7 @@ def note_beat(tx: Tx, harness: Harness, now: datetime) -> None:
 
 LOGS = Part(_logs, _all_logs)
 BEAT = (
-    Part(_waiting, blind=("sweep", "goals", "monitor")),
+    Part(_waiting, blind=("sweep", "goals", "commands", "monitor")),
     Part(_files, scan_watched, blind=("files",)),
     LOGS,
     Part(_now_and_then, lambda harness: read_checklist(harness.workspace.root)),
