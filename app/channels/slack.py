@@ -30,7 +30,7 @@ FILE_BYTES = 1_000_000_000
 MARK = "moab_part"
 GONE = {"message_not_found", "cant_update_message", "edit_window_closed"}
 AT_WORK, FAILED = "eyes", "warning"
-QUICK_S = 5.0
+QUICK_S, QUIET_S = 5.0, 5.0
 NAME_S = 1.0
 MAX_NAMES = 2_000
 PAGE, MAX_PAGES = 100, 10
@@ -63,6 +63,7 @@ class SlackChannel:
         self._workspace = workspace
         self._names: dict[str, str] = {}
         self._at_work: set[tuple[str, str | None]] = set()
+        self._quiet_until = 0.0
 
     @property
     def name(self) -> str:
@@ -179,12 +180,17 @@ class SlackChannel:
         return isinstance(said, Answer) and (said.ok or said.error == fine)
 
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
-        """The first message of the answer so far; what goes beyond it is seen when it is whole."""
-        parts = render(text)
-        if not parts:
+        """The first message of the answer so far; what goes beyond it is seen when it is whole.
+
+        Where Slack asks to wait nothing more is shown for as long: the final text must not wait for previews.
+        """
+        parts, now = render(text), asyncio.get_running_loop().time()
+        if not parts or now < self._quiet_until:
             return shown
         part = dict(parts[0]) | ({"edit": shown} if shown else {})
         said = await self._post(destination, part, plain=False)
+        if isinstance(said, Answer) and said.is_busy:
+            self._quiet_until = now + (said.wait_s or QUIET_S)
         return str(said.body["ts"]) if isinstance(said, Answer) and said.ok and said.body.get("ts") else shown
 
     async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
@@ -217,7 +223,8 @@ class SlackChannel:
             with to.open("wb") as file:
                 async with asking as response:
                     if response.status_code >= 500 or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-                        return Later(None, f"Slack answered with status {response.status_code}.")
+                        answer = Answer(response.status_code, {}, response.headers)
+                        return Later(answer.wait_s, answer.reason)
                     if response.status_code != httpx.codes.OK:  # such as a page to log in at, without files:read
                         return Refused(f"Slack does not give the file (status {response.status_code}).")
                     async for chunk in response.aiter_bytes(CHUNK_BYTES):

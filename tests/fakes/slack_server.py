@@ -222,6 +222,9 @@ class SlackServer(FakeServer):
     def _file(self, request: Request) -> Reply:
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return Reply(302, b"", headers={"location": f"{self.url}/login"})
+        entry = self.take({"method": "file", "chat": ""})
+        if entry is not None:
+            return _failure(entry)
         return Reply(body=self.files[request.path.rpartition("/")[2]])
 
 

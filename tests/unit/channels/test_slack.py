@@ -181,8 +181,10 @@ async def test_a_command_has_no_message_to_react_to(slack, channel):
 async def test_a_preview_is_one_message_that_the_answer_takes_over(slack, channel):
     shown = await channel.preview(THREAD, "I am", None)
     assert await channel.preview(THREAD, "I am thin", shown) == shown
-    slack.script({"method": "chat.update", "kind": "rate_limit"})
-    assert await channel.preview(THREAD, "I am thinking", shown) == shown
+    slack.script({"method": "chat.update", "kind": "rate_limit", "retry_after": 30})
+    for text in ("I am thinking", "I am thinking of"):
+        assert await channel.preview(THREAD, text, shown) == shown
+    assert len(slack.calls("chat.update")) == 2, "where Slack asks to wait, nothing more is shown"
     await channel.send(THREAD, PART | {"edit": shown})
     (message,) = slack.said("C1")
     assert message["ts"] == shown and message["text"] == PART["text"]
@@ -241,6 +243,9 @@ async def test_a_file_is_fetched_with_the_token(slack, channel, tmp_path):
     assert to.read_bytes() == b"x" * 100
     assert isinstance(await channel.fetch(Attachment(kind="document", ref="F1"), to, 99), Refused)
     assert await channel.fetch(Attachment(kind="document", ref="F2"), to, 99) == Refused("Slack says file_not_found.")
+    slack.script({"method": "file", "kind": "rate_limit", "retry_after": 7})
+    later = await channel.fetch(Attachment(kind="document", ref="F1"), to, 100)
+    assert isinstance(later, Later) and later.after_s == 7
 
 
 @pytest.mark.parametrize("address", ["http://files.slack.com/x", "https://slack.com.evil.example/x", "file:///etc/x"])
