@@ -7,6 +7,7 @@ from app.errors import ConfigError
 from tools.ask import ask_user
 from tools.background_tools import background_tools
 from tools.delegate import delegate_task
+from tools.download import download_tool
 from tools.edit import edit
 from tools.files import ls, write
 from tools.goals import create_goal, goal_status
@@ -53,6 +54,7 @@ def make_toolbox(
         send_file,
         transcribe,
         web_fetch_tool(),
+        download_tool(),
         ask_user,
         delegate_task,
         list_tasks,

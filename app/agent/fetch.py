@@ -23,12 +23,16 @@ from app.sessions import deposit, session
 from app.sessions.session import Claim
 from app.sessions.transcript import Entry
 from app.tables import messages
+from app.work import ledger, tracking
+from app.work.observation import TEXT_CHARS, Kind, Observation, Status
+from app.work.projection import REASON_OF_STATUS
 
 FetchResult = Fetched | Later | Refused
 
 MAX_TRIES = 3
 PAUSES_S = (2.0, 15.0)
 GIVEN_UP = "It could not be fetched, after {tries} tries: {reason}"
+FELL_SHORT = "Only {got} of {size} bytes came."
 TOO_LARGE = "It has {size} and was not fetched; at most {limit} are taken."
 
 
@@ -118,6 +122,9 @@ async def _download(channel: Channel, file: Wanted, root: Path, limit: int) -> F
     incoming = target.with_name(f".{target.name}.coming")
     await asyncio.to_thread(_make_room, incoming)
     result = await channel.fetch(file.attachment, incoming, limit)
+    promised = file.attachment.size or 0
+    if isinstance(result, Fetched) and result.size < promised:
+        result = Later(None, FELL_SHORT.format(got=result.size, size=promised))
     if isinstance(result, Fetched):
         await asyncio.to_thread(os.replace, incoming, target)
     else:
@@ -135,15 +142,50 @@ def _record(
 ) -> tuple[list[dict[str, Any]], float | None]:
     """Note what came of a file; what to send for it, and how long to wait before the next try."""
     tries = file.tries + 1
+    is_given_up = isinstance(result, Refused) or (isinstance(result, Later) and tries >= MAX_TRIES)
+    _observe(tx, harness, flow, file, result, is_given_up)
     if isinstance(result, Fetched):
         _note(tx, file, {"path": file.path, "size": result.size})
         return [], None
-    if isinstance(result, Later) and tries < MAX_TRIES:
+    if isinstance(result, Later) and not is_given_up:
         _note(tx, file, {"tries": tries})
         return [], result.after_s if result.after_s is not None else PAUSES_S[min(tries, len(PAUSES_S)) - 1]
     fault = GIVEN_UP.format(tries=tries, reason=result.reason) if isinstance(result, Later) else result.reason
     _note(tx, file, {"fault": fault})
     return _tell(tx, harness, flow, file, fault), None
+
+
+def _observe(tx: Tx, harness: Harness, flow: Flow, file: Wanted, result: FetchResult, is_given_up: bool) -> None:
+    """The file as a tracked task. This step tries again by itself, so nobody watches over it."""
+    name = file.attachment.name or file.attachment.kind
+    shared: dict[str, Any] = {"task_id": f"file-{file.message_id}-{file.number}", "at": harness.clock.now()}
+    shared |= {"source": file.channel or "a channel"}
+    data: dict[str, Any] = {"path": file.path, "status": _status(result)}
+    if isinstance(result, Fetched):
+        data["bytes"] = result.size
+    if file.attachment.size is not None:
+        data["expected_bytes"] = file.attachment.size
+    why = "" if isinstance(result, Fetched) else result.reason[:TEXT_CHARS]
+    if not ledger.exists(tx, shared["task_id"]):
+        goal = {"goal": f"fetch {name} to {file.path}", "owner": flow.session_key}
+        tracking.start(tx, Observation(kind=Kind.STARTED, key="started", data=goal, **shared), watched=False)
+    seen = [Observation(kind=Kind.DOWNLOAD_OBSERVED, key=f"try {file.tries}", summary=why, data=data, **shared)]
+    if isinstance(result, Fetched):
+        seen.append(Observation(kind=Kind.TASK_COMPLETED, key="fetched", **shared))
+    elif is_given_up:
+        final = {"reason": REASON_OF_STATUS[data["status"]], "final": True}
+        seen.append(Observation(kind=Kind.BLOCKED_CONFIRMED, key="given up", summary=why, data=final, **shared))
+    tracking.record(tx, *seen)
+
+
+def _status(result: FetchResult) -> Status:
+    match result:
+        case Fetched():
+            return Status.COMPLETED
+        case Later(timed_out=timed_out):
+            return Status.TIMEOUT if timed_out else Status.INCOMPLETE
+        case _:
+            return Status.FAILED
 
 
 def _note(tx: Tx, file: Wanted, found: Mapping[str, Any]) -> None:

@@ -31,12 +31,13 @@ class Sent:
 class Later:
     """The platform asks to wait, or cannot be reached at all (nothing was handed over): try again after.
 
-    `crowded` where it asks because too much is said, in one chat or in all of them.
+    `crowded` where it asks because too much is said, in one chat or in all of them; `timed_out` where nothing came.
     """
 
     after_s: float | None
     reason: str
     crowded: bool = False
+    timed_out: bool = False
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,8 @@ class SlackChannel:
                             return Refused(f"The file is larger than {limit_bytes} bytes.")
                         await asyncio.to_thread(file.write, chunk)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            return Later(None, self._api.safe(f"The file did not come whole ({type(error).__name__})."))
+            reason = self._api.safe(f"The file did not come whole ({type(error).__name__}).")
+            return Later(None, reason, timed_out=isinstance(error, httpx.TimeoutException))
         return Fetched(size)
 
     async def name_of(self, user_id: str) -> str | None:

@@ -173,7 +173,8 @@ class TelegramChannel:
                             return Refused(f"The file is larger than {limit_bytes} bytes.")
                         await asyncio.to_thread(file.write, chunk)
         except (httpx.HTTPError, OSError) as error:
-            return Later(None, self._safe(f"The file did not come: {_named(error)}."))
+            reason = self._safe(f"The file did not come: {_named(error)}.")
+            return Later(None, reason, timed_out=isinstance(error, httpx.TimeoutException))
         return Fetched(size)
 
     async def call(self, method: str, read_s: float | None = None, **params: Any) -> Any:

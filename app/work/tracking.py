@@ -40,7 +40,8 @@ def start(
     known = ledger.of_task(tx, opening.task_id)
     if known and all(one.key != opening.key for one in known):
         raise BadInput(f"There is a task {opening.task_id} already; choose another id.")
-    opening = replace(opening, data={**opening.data, "executor": executor})
+    unwatched = {} if watched else {"watched": False}
+    opening = replace(opening, data={**opening.data, "executor": executor, **unwatched})
     if ledger.append(tx, opening) and watched:
         _watch(tx, [opening], opening.at, limits, is_new=True)
     return ledger.derived(tx, opening.task_id)
@@ -64,7 +65,9 @@ def record(tx: Tx, *seen: Observation) -> Derived:
         goals.close(tx, task_id, seen[0].at)
     if before.is_terminal and not after.is_terminal:
         goals.reopen(tx, task_id)
-        _watch(tx, ledger.of_task(tx, task_id), seen[0].at)
+        known = ledger.of_task(tx, task_id)
+        if opening_of(known).get("watched", True):
+            _watch(tx, known, seen[0].at)
     return after
 
 

@@ -70,7 +70,7 @@ def observation_of(seen: Sighting, key: str, at: datetime) -> Observation:
 def observe_all(tx: Tx, harness: Harness, flow: Flow, step_key: str, seen: Sequence[Sighting]) -> None:
     """Write down what a tool saw of work that it began or looked at, in the transaction of its result; once for a step.
 
-    What has ended by its observations is left as it is, unless it is begun again.
+    What has ended stays as it is, unless it is begun again.
     """
     now = harness.clock.now()
     for number, sighting in enumerate(seen):
@@ -78,16 +78,31 @@ def observe_all(tx: Tx, harness: Harness, flow: Flow, step_key: str, seen: Seque
         known = ledger.of_task(tx, one.task_id)
         if any(before.key == one.key for before in known):
             continue
-        if one.kind is Kind.STARTED:
+        if one.kind is Kind.STARTED and not known:
             _begin(tx, harness, flow, one)
+        elif one.kind is Kind.STARTED:
+            _begin_again(tx, one)
         elif known and not ledger.derived(tx, one.task_id).is_terminal:
             tracking.record(tx, one)
 
 
 def _begin(tx: Tx, harness: Harness, flow: Flow, opening: Observation) -> None:
-    where = {"owner": flow.session_key, "home": harness.home, "place": harness.workspace.place}
-    executor = Executor.COMMAND if "command" in opening.data else Executor.OWNER
-    tracking.start(tx, replace(opening, data={**opening.data, **where}), executor=executor)
+    """Only what a person's turn began is asked about and told, or what a machine starts would make more to ask about.
+
+    A command is watched over all the same: somebody has to see its end.
+    """
+    by_person = any(row.origin == "person" for row in deposit.open_inputs(tx, flow.session_id))
+    where = {"home": harness.home, "place": harness.workspace.place}
+    where |= {"owner": flow.session_key} if by_person else {}
+    is_command = "command" in opening.data
+    executor = Executor.COMMAND if is_command else Executor.OWNER
+    opening = replace(opening, data={**opening.data, **where})
+    tracking.start(tx, opening, executor=executor, watched=by_person or is_command)
+
+
+def _begin_again(tx: Tx, opening: Observation) -> None:
+    if ledger.derived(tx, opening.task_id).is_terminal:
+        tracking.record(tx, replace(opening, kind=Kind.OWNER_RESUMED, data={}))
 
 
 def _start(tx: Tx, flow: Flow, opening: Observation) -> str:

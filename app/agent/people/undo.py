@@ -14,14 +14,14 @@ from app.files import write_atomic
 from app.memory.workspace import OWN_FOLDER
 from app.sessions import session, turns, undo
 
-WRITERS = frozenset({"write", "edit"})
+WRITERS = frozenset({"write", "edit", "download"})
 MAX_COPY_BYTES = 50_000_000
 TOO_LARGE = ""
 """In place of a copy's path: there is none."""
 
 NO_FILE = "none"
 WORKING = "I am still working. End it with /stop first, then /undo files."
-NOTHING = "The last turn wrote no file with write or edit."
+NOTHING = "The last turn wrote no file with write, edit or download."
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from app.agent.receive import receive
 from app.channels.channel import Later, Refused
 from app.events import Attachment
 from app.files import safe_name
-from app.tables import deliveries, messages
+from app.tables import deliveries, messages, observations, supervision
+from app.work import ledger
 from tests.unit.house import RUN, House, begin, kill_at, make_house, message, whole_turn
 
 PHOTO = Attachment(kind="photo", ref="P1", mime="image/jpeg", size=4)
@@ -68,7 +69,7 @@ async def test_what_the_platform_refuses_is_said_at_once(house: House) -> None:
 
 
 async def test_what_is_there_is_not_fetched_again(house: House) -> None:
-    house.channel.files["P1"] = [b"one"]
+    house.channel.files["P1"] = [b"jpeg"]
     await turn_with(house, PHOTO)
     await whole_turn(house, "and now?", "test:2")
     assert len(attachments(house)) == 1
@@ -132,3 +133,37 @@ async def test_where_a_workspace_takes_nothing_it_is_a_reason_to_wait(tmp_path: 
     (house.harness.workspace.root / "inbox").write_text("in the way")
     shown = await turn_with(house, PHOTO)
     assert "The workspace does not take it" in shown
+
+
+async def seen(house: House) -> list[tuple[str, Any, str]]:
+    """(kind, status or reason, who said so) of what the ledger has of the one file."""
+    (task_id,) = {row.task_id for row in house.rows(observations.select())}
+    found = await house.db.read(ledger.of_task, task_id)
+    return [(str(one.kind), one.data.get("status") or one.data.get("reason"), one.source) for one in found]
+
+
+async def test_what_comes_is_in_the_ledger_with_who_it_comes_from(house: House) -> None:
+    house.channel.files = {"P1": b"JPEG"}
+    await turn_with(house, PHOTO)
+    assert await seen(house) == [
+        ("STARTED", None, "test"),
+        ("DOWNLOAD_OBSERVED", "completed", "test"),
+        ("TASK_COMPLETED", None, "test"),
+    ]
+    assert house.rows(supervision.select()) == [], "the step itself looks after it"
+
+
+@pytest.mark.parametrize(
+    ("first", "status"), [(b"JP", "incomplete"), (Later(None, "nothing came", timed_out=True), "timeout")]
+)
+async def test_half_a_file_is_none_and_is_fetched_again(house: House, first: Any, status: str) -> None:
+    house.channel.files = {"P1": [first, b"JPEG"]}
+    await turn_with(house, PHOTO)
+    assert [found for kind, found, _ in await seen(house) if kind == "DOWNLOAD_OBSERVED"] == [status, "completed"]
+    assert [path.read_bytes() for path in (house.harness.workspace.root / "inbox").rglob("*.jpg")] == [b"JPEG"]
+
+
+async def test_what_is_given_up_has_failed_in_the_ledger(house: House) -> None:
+    house.channel.files = {"P1": [Later(None, "nothing came", timed_out=True)] * 3}
+    await turn_with(house, PHOTO)
+    assert [found for _, found, _ in await seen(house)] == [None, "timeout", "timeout", "timeout", "DOWNLOAD_TIMEOUT"]

@@ -34,6 +34,7 @@ EFFECTS = {
     "search_history": Effect.READ,
     "send_file": Effect.UNSAFE,
     "web_fetch": Effect.READ,
+    "download": Effect.IDEMPOTENT,
     "ask_user": Effect.READ,
     "delegate_task": Effect.UNSAFE,
     "transcribe": Effect.READ,

@@ -72,8 +72,7 @@ async def beat(house: House) -> list[str]:
 
 
 def told(house: House) -> list[str]:
-    rows = house.rows(messages.select().where(messages.c.origin == "a background command"))
-    return [row.text for row in rows]
+    return [row.text for row in house.rows(messages.select()) if str(row.message_key).startswith("command:")]
 
 
 async def test_it_runs_with_evidence_and_nobody_is_asked_as_long_as_it_does(home: House) -> None:
@@ -200,3 +199,14 @@ async def test_a_sub_agents_command_is_observed_and_told_nobody(home: House) -> 
 def test_one_that_an_older_version_started_has_no_task(tmp_path: Path) -> None:
     found: Any = Commands(hiding([])).seen(tmp_path, "b0")
     assert [one.kind for one in found] == ["BLOCKED_CONFIRMED"]
+
+
+@pytest.mark.parametrize("origin", ["wake", "a background command"])
+async def test_what_a_machine_started_is_watched_and_its_end_told_nobody(home: House, origin: str) -> None:
+    """Else an end could start what ends again, for ever."""
+    turn = Turn(home, await begin(home, "go on", "k", run_id(2), origin=origin, steers=False))
+    await turn.call("bash", command=GATE, background=True)
+    task_id = str(home.rows(observations.select())[0].task_id)
+    await gone(home, "b1")
+    await observe_commands(home.harness)
+    assert await truth(home, task_id) is Truth.COMPLETED and told(home) == []
