@@ -27,6 +27,7 @@ FAILED = "Something went wrong inside me and I could not finish this (run {run_i
 NOTHING_DONE = "Nothing was changed by it."
 WAS_DONE = "Before that I had done: {done}."
 MAY_BE_DONE = "This may or may not have happened: {unsure}; please look before you repeat it."
+UNHEARD = "I could not get to your message, although I tried several times."
 TRY_AGAIN = 'Your message is kept: say "again" to have me try once more, or put it in other words.'
 
 MENU = (
@@ -146,6 +147,12 @@ OTHERS: dict[str, tuple[str, str, str, str]] = {
         "Ceci a pu se produire ou non : {unsure} ; vérifiez avant de le répéter.",
         "Esto pudo ocurrir o no: {unsure}; compruébalo antes de repetirlo.",
         "Isto pode ter acontecido ou não: {unsure}; verifique antes de repetir.",
+    ),
+    UNHEARD: (
+        "Ich bin nicht dazu gekommen, dir zu antworten, obwohl ich es mehrmals versucht habe.",
+        "Je n'ai pas pu traiter votre message, malgré plusieurs essais.",
+        "No pude atender tu mensaje, aunque lo intenté varias veces.",
+        "Não consegui tratar sua mensagem, embora tenha tentado várias vezes.",
     ),
     TRY_AGAIN: (
         'Deine Nachricht ist aufgehoben: Schreib "nochmal", dann versuche ich es wieder, oder sag es mit '

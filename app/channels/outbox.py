@@ -20,6 +20,8 @@ STUCK_AFTER = timedelta(minutes=2)
 SETTLES_IN = timedelta(seconds=2)
 """How long a request whose sender is gone may still be under way, before it makes sense to ask for what it brought."""
 VANISHED = "the service stopped between handing the part over and noting the receipt"
+NOTICE_TRIES = 3
+"""How often a notice is handed over whose sender vanished: twice the same line is better than none."""
 
 CROWDED = "asked to wait: "
 """How the reason of a part begins that a platform did not take because we say too much."""
@@ -216,6 +218,8 @@ def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetim
             values = {"state": "failed", "reason": reason}
         case Absent():
             values = {"state": "pending", "not_before": None, "reason": "it did not arrive and is sent again"}
+        case Unknown(reason=reason) if reason == VANISHED and _may_be_repeated(tx, delivery):
+            values = {"state": "pending", "not_before": None, "reason": f"sent again, because {VANISHED}"}
         case Unknown(reason=reason):
             values = {"state": "unknown", "reason": reason}
     mine = [deliveries.c.id == delivery.id, deliveries.c.state == "sending", deliveries.c.attempts == delivery.attempts]
@@ -224,6 +228,10 @@ def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetim
     changed = tx.execute(update(deliveries).where(*mine).values(values)).rowcount
     if values["state"] == "unknown" and changed:
         _say_unknown(tx, _row(tx, delivery.id), now)
+
+
+def _may_be_repeated(tx: Tx, delivery: Delivery) -> bool:
+    return _row(tx, delivery.id).kind == "notice" and delivery.attempts < NOTICE_TRIES
 
 
 def _pause(delivery: Delivery) -> float:

@@ -73,6 +73,19 @@ def test_a_lost_answer_is_told_and_not_sent_again(service: Service) -> None:
     assert parts(service) == [("unknown", 1), ("sent", 1)]
 
 
+def test_killed_at_the_answer_and_at_the_notice_the_person_still_hears_of_it(make_service: MakeService) -> None:
+    service = make_service().start("send.claimed:1")
+    chat = service.stage.chat()
+    service.say(chat, "hello")
+    assert service.ended() == -9
+    service.live_until("send.claimed:1")
+    assert parts(service) == [("unknown", 1), ("sending", 1)]
+    service.start().settle()
+
+    assert service.stage.replies(chat) == [UNKNOWN_NOTICE]
+    assert parts(service) == [("unknown", 1), ("sent", 2)]
+
+
 def test_parts_stay_in_order(service: Service) -> None:
     """The second of three parts has to wait; the third waits with it, and no part is sent twice."""
     chat = service.stage.chat()

@@ -1,4 +1,4 @@
-"""The second net: what is open, unowned and not failed is woken again, at most three times a message."""
+"""The second net: what is open, unowned and not failed is woken again, at most three times a message, and then told."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,6 +12,7 @@ from app.agent.delegation.tasks import lost_starts
 from app.agent.harness import Harness
 from app.agent.heartbeat.night import is_night
 from app.agent.heartbeat.telling import tell_kept
+from app.agent.heartbeat.unheard import tell_unheard
 from app.agent.heartbeat.wakes import EARLY, SIGNAL_AHEAD, fire_due
 from app.channels import outbox
 from app.db import Tx
@@ -28,8 +29,9 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     now = harness.clock.now()
     closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
     woken, replies = await harness.db.write(_due, harness, session_key)
+    unheard = await harness.db.write(tell_unheard, harness, session_key)
     lost = await harness.db.read(lost_starts, harness, session_key)
-    events = closed + woken + replies + lost
+    events = closed + woken + unheard + replies + lost
     if events:
         await announce(harness, events)
     if session_key is None and (kept := await harness.db.write(tell_kept, harness)):

@@ -3,11 +3,13 @@
 from datetime import timedelta
 
 from app.agent.heartbeat.sweep import send_unsent, sweep
+from app.agent.heartbeat.unheard import AFTER as UNHEARD_AFTER
 from app.agent.loop import run_turn
 from app.agent.turn import bodies_of
 from app.channels import outbox
 from app.channels.channel import Later
 from app.channels.delivery import deliver_next
+from app.sentences import TRY_AGAIN, UNHEARD
 from app.sessions import deposit, session, turns
 from app.tables import deliveries, messages
 from tests.unit.house import RUN, SESSION, DirectSteps, House, begin, message, run_id, whole_turn
@@ -42,6 +44,31 @@ async def test_three_times_under_fresh_ids_then_never(house: House) -> None:
         found += await woken(house)
     assert found == ["k1:again-1", "k1:again-2", "k1:again-3"]
     assert all(event["data"]["steers"] is False for event in house.sender.events)
+
+
+async def test_whoever_nobody_got_to_answer_is_told_once_and_answered_with_what_is_said_next(house: House) -> None:
+    store(house)
+    for _ in range(40):
+        house.clock.advance(60)
+        await woken(house)
+    (row,) = house.rows(deliveries.select())
+    assert (row.kind, row.state, row.text) == ("notice", "pending", f"{UNHEARD} {TRY_AGAIN}")
+    assert [row.state for row in house.rows(messages.select())] == ["open"]
+    assert row.created_at - house.rows(messages.select())[0].created_at == UNHEARD_AFTER
+
+
+async def test_who_is_worked_for_is_not_told_that_nobody_was_there(house: House) -> None:
+    store(house)
+    for _ in range(4):
+        house.clock.advance(60)
+        await woken(house)
+    flow = await begin(house)
+    for _ in range(40):
+        house.clock.advance(50)
+        with house.tx() as tx:
+            session.claim(tx, flow.session_id, RUN, boot_id="home:boot1", now=house.clock.now())
+        await woken(house)
+    assert house.rows(deliveries.select()) == []
 
 
 async def test_a_live_turn_owns_its_messages(house: House) -> None:

@@ -162,6 +162,18 @@ async def test_unknown_is_never_sent_again_and_said_once(house: House) -> None:
     assert [state for _, state in await states(house)] == ["unknown", "unknown"]
 
 
+async def test_a_notice_whose_sender_vanished_is_repeated_but_not_for_ever(house: House) -> None:
+    """The process died at the answer, and then again at the notice that stands for it: somebody still hears of it."""
+    await put(house, "r1", "a")
+    await record(house, await claimed(house), Unknown(outbox.VANISHED))
+    for attempt in (1, 2, 3):
+        notice = await claimed(house)
+        assert (notice.part["text"], notice.attempts) == (UNKNOWN_NOTICE, attempt)
+        await record(house, notice, Unknown(outbox.VANISHED))
+    assert await claim(house) is None
+    assert await states(house) == [("a", "unknown"), (UNKNOWN_NOTICE, "unknown")]
+
+
 async def test_a_part_whose_sender_vanished_is_asked_for(house: House) -> None:
     await put(house, "r1", "a", "b")
     vanished = await claimed(house)
