@@ -1,5 +1,6 @@
 """Cron schedules as Inngest reads them: five fields, an optional `TZ=` prefix; pure."""
 
+import functools
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,9 +47,7 @@ class Cron:
 
     def next_ms(self, after_ms: int) -> int | None:
         """The first instant after `after_ms`, in milliseconds since 1970; None when there is none."""
-        start = from_ms(after_ms).astimezone(self._zone)
-        moment: datetime | None = next(CronSim(self._fields, start), None)
-        return to_ms(moment.astimezone(UTC)) if moment else None
+        return _next_ms(self._fields, self._zone, after_ms)
 
     def last_ms(self, after_ms: int, until_ms: int) -> int | None:
         """The latest instant after `after_ms` and not after `until_ms`, however many there were."""
@@ -59,3 +58,10 @@ class Cron:
             if latest is not None or until_ms - window_ms <= after_ms:
                 return latest
         return None
+
+
+@functools.lru_cache(maxsize=64)
+def _next_ms(fields: str, zone: ZoneInfo, after_ms: int) -> int | None:
+    """Remembered, because whoever has just fired an instant asks for the next one twice."""
+    moment: datetime | None = next(CronSim(fields, from_ms(after_ms).astimezone(zone)), None)
+    return to_ms(moment.astimezone(UTC)) if moment else None
