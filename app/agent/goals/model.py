@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.agent.attend import attend
 from app.agent.context.window import CHARS_PER_TOKEN, window_of
 from app.agent.flow import Flow
-from app.agent.goals.step import Task, Worked, at_work, desk_of
+from app.agent.goals.parts import MARGIN_CHARS, MAX_PARTS, MIN_PART_CHARS, Cut, Parts
+from app.agent.goals.step import Task, Worked, at_work, desk_of, note_progress
 from app.agent.harness import Harness
 from app.agent.models import spending
 from app.agent.models.llm import Completion, Facts, ModelFailure, Trouble
@@ -18,8 +20,8 @@ from app.log import redacted
 from app.sessions import transcript, usage
 from app.work.answers import TOPICS_FORM, VERDICT_FORM, Topics, parse_topics, parse_verdict
 from app.work.desk import Desk
+from app.work.pieces import shortened
 from app.work.pipeline import FOLDER, Action, Step
-from app.work.standing import Standing
 from app.work.wiki import title_of
 
 ANSWER_TOKENS = 8_000
@@ -41,51 +43,93 @@ better. Stop where the source itself is of no use, and say why.
 Message = dict[str, str]
 
 
-async def ask(harness: Harness, task: Task, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Worked as JSON: one question to a model. `request` has key, model, and `fault` of an answer before.
+@dataclass(frozen=True)
+class Question:
+    """What a model is to be asked of a step: how, which of its texts, what to do better, and what was wrong before."""
 
-    `malformed` is an answer that does not have the form asked for, `refused` a model that gave none.
+    desk: Desk
+    step: Step
+    hint: str
+    cut: Cut
+    fault: str = ""
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(self.desk, self.step, lambda: _input(self.desk, self.step), f"{_prompt(self)}\0{self.hint}")
+
+
+async def ask(harness: Harness, task: Task, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Worked as JSON: one question to a model. `request` has key, model, `fault` of an answer before, and `cut`.
+
+    `malformed` is an answer that does not have the form asked for, `refused` a model that gave none; `long` a text that
+    it cannot take at once: it is to be asked of each of its `parts`, which have `size` characters.
     """
     found = await harness.db.read(at_work, task.task_id)
     if found is None:
         return Worked(kind="stopped").wire()
     _, step, stands = found
-    desk = desk_of(harness, stands)
+    cut = Cut.model_validate(request.get("cut") or {})
+    hint, fault = stands.hints.get(step.id, ""), str(request.get("fault") or "")
+    question = Question(desk_of(harness, stands), step, hint, cut, fault)
     try:
-        answer = await _answer(harness, task, step, stands, desk, request)
-        worked = answer if isinstance(answer, Worked) else await asyncio.to_thread(_made, desk, step, answer)
+        answer = await _answer(harness, task, question, cut.key(str(request["key"])), str(request["model"]))
+        worked = answer if isinstance(answer, Worked) else await asyncio.to_thread(_made, question, answer)
     except MoabError as error:  # a file is not there, or not what it should be
         worked = Worked.failed(str(error), hopeless=True)
+    if cut.place is not None and worked.kind == "done":
+        await harness.db.write(note_progress, harness, task.task_id, f"part {cut.place + 1} is read")
     reach("goal.made")
     return worked.wire()
 
 
-async def _answer(
-    harness: Harness, task: Task, step: Step, stands: Standing, desk: Desk, request: Mapping[str, Any]
-) -> str | Worked:
-    """The model's words: our own record if this step ran before."""
-    key, model = str(request["key"]), str(request["model"])
+async def _answer(harness: Harness, task: Task, question: Question, key: str, model: str) -> str | Worked:
+    """The model's words: our own record if this step ran before, or if an earlier try has read this part."""
     recorded = await harness.db.read(_recorded, task.flow, key)
+    if recorded is None and question.cut.place is not None:
+        recorded = await asyncio.to_thread(question.parts.made, question.cut)
     if recorded is not None:
         return recorded
     facts = await harness.llm.facts(model)
-    messages = await asyncio.to_thread(_messages, desk, step, stands.hints.get(step.id, ""))
-    if request.get("fault"):
-        messages[-1]["content"] += "\n\n" + AGAIN.format(fault=request["fault"])
-    tokens = sum(len(message["content"]) for message in messages) // CHARS_PER_TOKEN
     window = window_of(harness.settings.context_tokens, facts.window)
-    if tokens + min(ANSWER_TOKENS, window // 4) > window:
-        reason = f"the text is too long for {model}: about {tokens:,} tokens, and it takes {window:,}"
-        return Worked.failed(reason, hopeless=True)
-    refused = await harness.db.write(_reserve, harness, task.flow, key, model, facts, tokens)
+    room = window - min(ANSWER_TOKENS, window // 4)
+    messages = await asyncio.to_thread(_fitting, question, model, room)
+    if isinstance(messages, Worked):
+        return messages
+    refused = await harness.db.write(_reserve, harness, task.flow, key, model, facts, _tokens(messages))
     if refused is not None:
         return Worked.failed(refused)
-    reply = await attend(harness, task.flow, _within(harness, step, model, messages))
+    reply = await attend(harness, task.flow, _within(harness, question.step, model, messages))
     if isinstance(reply, Completion):
         await harness.db.write(_record, harness, task.flow, key, model, facts, reply)
         return reply.text
     await harness.db.write(usage.release, task.flow.run_id, key)
     return _refusal(reply) if reply is not None else Worked(kind="stopped")
+
+
+def _tokens(messages: list[Message]) -> int:
+    return sum(len(message["content"]) for message in messages) // CHARS_PER_TOKEN
+
+
+def _fitting(question: Question, model: str, room: int) -> list[Message] | Worked:
+    """The messages of at most `room` tokens; or that the text is too long, and into which parts it is to be cut.
+
+    What a text is judged against is shortened instead: a judge needs to see a good part of it, not all.
+    """
+    messages = _messages(question)
+    over = _tokens(messages) - room
+    if over <= 0:
+        return messages
+    step = question.step
+    shown = _against(question.desk, step) if step.action is Action.CHECK else question.parts.text_of(question.cut)
+    size = len(shown) - over * CHARS_PER_TOKEN - MARGIN_CHARS
+    if step.action is Action.CHECK and size >= MIN_PART_CHARS:
+        return _messages(question, size)
+    if step.action is Action.LLM and question.cut.place is None and size >= MIN_PART_CHARS:
+        count = len(question.parts.cut(Cut(sizes=(*question.cut.sizes, size))))
+        if count <= MAX_PARTS:
+            return Worked(kind="long", parts=count, size=size)
+    reason = f"the text is too long for {model}: about {_tokens(messages):,} tokens, and it takes {room:,}"
+    return Worked.failed(reason, hopeless=True)
 
 
 async def _within(harness: Harness, step: Step, model: str, messages: list[Message]) -> Completion | ModelFailure:
@@ -132,25 +176,42 @@ def _record(tx: Tx, harness: Harness, flow: Flow, key: str, model: str, facts: F
     )
 
 
-def _messages(desk: Desk, step: Step, hint: str) -> list[Message]:
+def _messages(question: Question, against_chars: int | None = None) -> list[Message]:
+    desk, step = question.desk, question.step
     if step.action is Action.CHECK:
-        return _judging(desk, step)
-    prompt = desk.text_of(f"{FOLDER}/{step.prompt}")
-    parts = [_about(desk), *(_shown(desk, path) for path in map(desk.filled, step.input))]
-    if step.answer == "topics":
-        parts.append(_known_topics(desk))
-        prompt += f"\n\n{TOPICS_FORM}"
-    if hint:
-        parts.append(HINT.format(hint=hint))
-    return [{"role": "system", "content": prompt.strip()}, {"role": "user", "content": "\n\n".join(parts)}]
+        messages = _judging(question, against_chars)
+    else:
+        is_whole = question.cut.place is None
+        parts = [_about(desk), question.parts.text_of(question.cut)]
+        parts += [_known_topics(desk)] if step.answer == "topics" and is_whole else []
+        parts += [HINT.format(hint=question.hint)] if question.hint else []
+        prompt = f"{_prompt(question)}\n\n{TOPICS_FORM}" if step.answer == "topics" and is_whole else _prompt(question)
+        messages = [{"role": "system", "content": prompt.strip()}, {"role": "user", "content": "\n\n".join(parts)}]
+    if question.fault:
+        messages[-1]["content"] += "\n\n" + AGAIN.format(fault=question.fault)
+    return messages
 
 
-def _judging(desk: Desk, step: Step) -> list[Message]:
+def _prompt(question: Question) -> str:
+    return question.desk.text_of(f"{FOLDER}/{question.step.prompt}")
+
+
+def _input(desk: Desk, step: Step) -> str:
+    return "\n\n".join(_shown(desk, path) for path in map(desk.filled, step.input))
+
+
+def _against(desk: Desk, step: Step) -> str:
+    return "\n\n".join(_shown(desk, path) for path in map(desk.filled, step.against))
+
+
+def _judging(question: Question, against_chars: int | None) -> list[Message]:
+    desk, step = question.desk, question.step
     criteria = "\n".join(f"- {one}" for one in step.criteria)
-    judged = [_shown(desk, path) for path in map(desk.filled, step.input)]
-    against = [_shown(desk, path) for path in map(desk.filled, step.against)]
-    parts = [f"# Criteria\n\n{criteria}", "# What is judged", *judged]
-    parts += ["# What it was made of", *against] if against else []
+    parts = [f"# Criteria\n\n{criteria}", "# What is judged", _input(desk, step)]
+    if step.against:
+        against = _against(desk, step)
+        shown = against if against_chars is None else shortened(against, against_chars)
+        parts += ["# What it was made of", shown]
     system = JUDGE.format(form=VERDICT_FORM)
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}]
 
@@ -171,19 +232,21 @@ def _known_topics(desk: Desk) -> str:
     return f"# Topics that have a page\n\n{listed or 'None yet.'}"
 
 
-def _made(desk: Desk, step: Step, answer: str) -> Worked:
+def _made(question: Question, answer: str) -> Worked:
     """The answer as a product, or as a verdict on one."""
+    desk, step, is_part = question.desk, question.step, question.cut.place is not None
     try:
         if step.action is Action.CHECK:
             return _verdict(step, answer)
-        if step.answer == "topics":
+        if step.answer == "topics" and not is_part:
             return _topics(desk, step, parse_topics(answer))
         text = answer.strip()
         if len(text) < MIN_CHARS:
             raise BadInput(f"it has only {len(text)} characters")
     except BadInput as error:
         return Worked(kind="malformed", reason=str(error))
-    output = desk.filled(step.output) or desk.own_path(f"{step.id}.md")
+    whole = desk.filled(step.output) or desk.own_path(f"{step.id}.md")
+    output = question.parts.path(question.cut) if is_part else whole
     return Worked(kind="done", product=desk.put(output, text + "\n"))
 
 

@@ -7,6 +7,7 @@ from app.agent.flow import Call, Flow
 from app.agent.goals import model as goal_model
 from app.agent.goals import step as goal_step
 from app.agent.goals import work as goal_work
+from app.agent.goals.parts import MAX_ROUNDS, Cut
 from app.agent.goals.step import Task, Worked
 from app.agent.harness import Harness
 from app.agent.loop import Steps, run_call, run_turn
@@ -46,10 +47,28 @@ def _value(answer: Mapping[str, Any]) -> Worked:
 
 
 async def _ask(steps: Steps, harness: Harness, task: Task) -> Worked:
+    """The question of a step. Where its text is too long for the model each part is asked about, then what came of
+    all of them.
+    """
+    cut = Cut()
+    worked = await _question(steps, harness, task, cut)
+    while worked.kind == "long" and len(cut.sizes) < MAX_ROUNDS:
+        cut = Cut(sizes=(*cut.sizes, worked.size))
+        for place in range(worked.parts):
+            part = await _question(steps, harness, task, cut.model_copy(update={"place": place}))
+            if part.kind != "done":
+                return part
+        worked = await _question(steps, harness, task, cut)
+    if worked.kind == "long":
+        return Worked.failed("the text is too long for the model, also in parts", hopeless=True)
+    return worked
+
+
+async def _question(steps: Steps, harness: Harness, task: Task, cut: Cut) -> Worked:
     """The model, and the fallback if it gives no answer; an answer of the wrong form is asked for once more."""
     model, fault, worked = task.flow.model, "", Worked.failed("no model was asked")
     for number in range(MAX_ASKS):
-        request = {"key": f"think#{number}", "model": model, "fault": fault}
+        request = {"key": f"think#{number}", "model": model, "fault": fault, "cut": cut.wire()}
         worked = _value(await steps.run(f"{task.action}", goal_model.ask, harness, task, request))
         if worked.kind == "refused" and task.flow.fallback and model != task.flow.fallback:
             model = task.flow.fallback

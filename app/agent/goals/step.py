@@ -38,7 +38,9 @@ class Task(Frozen):
 
 
 class Worked(Frozen):
-    """What came of the work of a try. `malformed` and `refused` are answers of a model that another try may better."""
+    """What came of the work of a try. `malformed` and `refused` are answers of a model that another try may better;
+    `long` is a text that is to be read in `parts` of `size` characters.
+    """
 
     kind: str
     product: str = ""
@@ -48,6 +50,8 @@ class Worked(Frozen):
     cause: str = "EXECUTION_ERROR"
     retry_after_s: float = 0.0
     redo: str = ""
+    parts: int = 0
+    size: int = 0
 
     @classmethod
     def failed(cls, reason: str, *, hopeless: bool = False) -> "Worked":
