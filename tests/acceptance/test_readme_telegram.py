@@ -20,11 +20,23 @@ from tests.fakes.telegram_server import TOKEN
 
 SECTION = "## Telegram in two minutes"
 ADA = {"id": 77, "is_bot": False, "first_name": "Ada", "language_code": "en"}
+BO = {"id": 78, "is_bot": False, "first_name": "Bo"}
+
+
+def section() -> str:
+    found = (ROOT / "README.md").read_text("utf-8").partition(SECTION)[2].partition("\n## ")[0]
+    assert found, f"the README has no section {SECTION!r}"
+    return found
 
 
 def lines_of_readme() -> list[str]:
-    section = (ROOT / "README.md").read_text("utf-8").partition(SECTION)[2].partition("\n## ")[0]
-    return section.partition("```\n")[2].partition("```")[0].splitlines()
+    return section().partition("```\n")[2].partition("```")[0].splitlines()
+
+
+def named_in_readme() -> list[str]:
+    """What the sentences around the lines name: commands of the shell and of the chat, and a variable."""
+    before, _, rest = section().partition("```\n")
+    return re.findall(r"`([^`]+)`", before + rest.partition("```")[2])
 
 
 @pytest.fixture
@@ -42,6 +54,14 @@ def write(telegram: FakeProcess, number: int, text: str, who: Mapping[str, Any] 
 def texts(telegram: FakeProcess) -> list[str]:
     found = httpx.get(f"{telegram.url}/__sent").json()["messages"]
     return [message["text"] for message in found]
+
+
+def output(line: str, service: Service, telegram: FakeProcess) -> str:
+    """What a line of the README prints, which must go well."""
+    with moab(line, service, telegram) as process:
+        printed, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+    return printed
 
 
 def moab(line: str, service: Service, telegram: FakeProcess) -> "subprocess.Popen[str]":
@@ -70,7 +90,10 @@ def test_three_lines_make_a_bot(make_service: MakeService, telegram: FakeProcess
     service = make_service()
     service.home.mkdir(parents=True)
     first, setup, serve = lines_of_readme()
+    newbot, pair, people, deliveries, _, _ = named_in_readme()
+    assert newbot == "/newbot"  # said to somebody of Telegram's
     assert first == "make setup"  # .ci/run follows this one: it installs what is installed here
+    assert subprocess.run(["make", "-n", "setup"], cwd=ROOT, capture_output=True).returncode == 0
 
     with moab(setup, service, telegram) as process:
         assert process.stdin and process.stdout
@@ -86,10 +109,17 @@ def test_three_lines_make_a_bot(make_service: MakeService, telegram: FakeProcess
     with moab(serve, service, telegram) as process:
         try:
             write(telegram, 2, "hello")
-            until(lambda: texts(telegram)[1:] == ["You said: hello"], "the first answer")
-            write(telegram, 3, "me too", {"id": 78, "is_bot": False, "first_name": "Bo"})
+            until(lambda: texts(telegram)[1:] == ["You said: hello"], "the first answer", 60)
+            write(telegram, 3, "me too", BO)
             until(lambda: texts(telegram)[2:], "the line to a stranger")
             assert "only talk to people who were invited" in texts(telegram)[2]
+            write(telegram, 4, pair)
+            code = until(lambda: re.search(r"\b[A-Z0-9]{8}\b", " ".join(texts(telegram)[3:])), "the code")
+            write(telegram, 5, code[0], BO)
+            until(lambda: any(text.startswith("Hello Bo!") for text in texts(telegram)), "the hello to the second")
+            listed = output(people, service, telegram)
+            assert "telegram:77" in listed and "telegram:78" in listed
+            assert "Everything has arrived." in output(deliveries, service, telegram)
         finally:
             process.terminate()
             assert process.wait(20) == 0
@@ -98,14 +128,16 @@ def test_three_lines_make_a_bot(make_service: MakeService, telegram: FakeProcess
 def test_with_only_a_token_the_log_has_the_first_code(make_service: MakeService, telegram: FakeProcess) -> None:
     service = make_service()
     service.home.mkdir(parents=True)
-    (service.home / ".env").write_text(f"TELEGRAM_BOT_TOKEN={TOKEN}\n")
-    with moab(".venv/bin/moab serve", service, telegram) as process:
+    *_, variable, serve = named_in_readme()
+    assert f"With nothing but `{variable}` set, `{serve}` writes the first code into its log." in section()
+    (service.home / ".env").write_text(f"{variable}={TOKEN}\n")
+    with moab(f".venv/bin/{serve}", service, telegram) as process:
         try:
-            found = until(lambda: re.search(r"first admin: (\w{8}) ", log(service.errors)), "the code in the log")
+            found = until(lambda: re.search(r"first admin: (\w{8}) ", log(service.errors)), "the code in the log", 60)
             write(telegram, 1, found[1])
             until(lambda: texts(telegram), "the hello")
             write(telegram, 2, "hello")
-            until(lambda: "You said: hello" in texts(telegram), "the first answer")
+            until(lambda: "You said: hello" in texts(telegram), "the first answer", 60)
         finally:
             process.terminate()
             assert process.wait(20) == 0
