@@ -1,5 +1,6 @@
 """Somebody is forgotten: of what was kept of him nothing is left, in no table, file, record of a run or free page."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import Table, func, select
 
+from app.agent.accept import accept
 from app.agent.models.llm import Completion, ModelFailure, Trouble
 from app.events import Attachment, Destination, MessageReceived, Sender
 from app.goal_tables import goals, tries
@@ -237,3 +239,30 @@ async def test_what_is_exported_is_what_would_be_deleted(life: Embedded, http: h
     tables = {table.name for table in person_records.conditions(person_records.Holdings(ID))}
     assert {name for name, rows in found.items() if rows} == {*tables, "saidInGroups", "files"}
     assert [row["text"] for row in found["saidInGroups"]] == [f"@bot {MARK}"]
+
+
+async def test_a_thought_that_comes_late_brings_nothing_back(life: Embedded, http: httpx.AsyncClient) -> None:
+    """The model is at it while everything is deleted: what it says then has no place any more."""
+    thinking, go = asyncio.Event(), asyncio.Event()
+
+    async def late() -> str:
+        thinking.set()
+        await go.wait()
+        return f"I know {MARK}."
+
+    life.house.model.answers = [late, "Hello again."]
+    await accept(life.house.harness, said(f"I am {MARK}", 1))
+    await thinking.wait()
+    assert (await http.post(f"/api/people/{ID}/forget")).status_code == 200
+    go.set()
+    await life.link.engine.idle()
+    await life.pass_time(120, 30)
+    await life.house.db.scrub()
+    assert places_of(life, MARK) == [] and rows_of(life, messages) == rows_of(life, turns) == []
+    assert life.house.channel.sent == [] and await life.runs("failure-handler") == []
+    await life.send(said("hello", 2))
+    assert life.house.channel.sent == ["Hello again."], "and a new conversation begins from nothing"
+
+
+def rows_of(life: Embedded, table: Table) -> list[Any]:
+    return list(life.house.rows(table.select()))
