@@ -158,7 +158,7 @@ def _record(
 def _observe(tx: Tx, harness: Harness, flow: Flow, file: Wanted, result: FetchResult, is_given_up: bool) -> None:
     """The file as a tracked task. This step tries again by itself, so nobody watches over it."""
     name = file.attachment.name or file.attachment.kind
-    shared: dict[str, Any] = {"task_id": f"file-{file.message_id}-{file.number}", "at": harness.clock.now()}
+    shared: dict[str, Any] = {"task_id": deposit.file_task(file.message_id, file.number), "at": harness.clock.now()}
     shared |= {"source": file.channel or "a channel"}
     data: dict[str, Any] = {"path": file.path, "status": _status(result)}
     if isinstance(result, Fetched):

@@ -100,6 +100,11 @@ def about(event: MessageReceived) -> dict[str, Any]:
     return found
 
 
+def file_task(message_id: int, number: int) -> str:
+    """What the ledger calls the fetching of a message's `number`th file."""
+    return f"file-{message_id}-{number}"
+
+
 def _find(tx: Tx, event_key: str) -> Deposited | None:
     row = tx.execute(STORED, {"key": event_key}).first()
     return None if row is None else Deposited(row.id, row.session_id, fresh=False, event_due=row.event_sent_at is None)

@@ -13,7 +13,7 @@ from sqlalchemy.sql import ColumnElement
 
 from app.db import Tx
 from app.goal_tables import goals, tries
-from app.sessions import person_words, session
+from app.sessions import deposit, person_words, session
 from app.sessions.people import folder_of
 from app.tables import (
     album_parts,
@@ -71,7 +71,7 @@ def holdings(tx: Tx, person_id: str) -> Holdings:
     keys = [*_column(tx, sessions.c.key, sessions.c.id.in_(ids)), *(f"goal:{one}" for one in of_goals)]
     runs = _column(tx, turns.c.run_id, turns.c.session_id.in_(ids))
     mine = {row.id for row in tx.execute(select(learnings)) if {_run(key) for key in row.seen} & set(runs)}
-    tracked = _column(tx, supervision.c.task_id, supervision.c.owner_key.in_(keys))
+    tracked = _tracked(tx, keys, said)
     of_tasks = _column(tx, tasks.c.id, tasks.c.session_id.in_(ids))
     came = tx.execute(select(messages.c.session_id, messages.c.data).where(messages.c.session_id.in_(ids))).all()
     return Holdings(
@@ -85,6 +85,17 @@ def holdings(tx: Tx, person_id: str) -> Holdings:
         tuple(sorted(mine)),
         tuple(person_words.files([*said, *came])),
     )
+
+
+def _tracked(tx: Tx, keys: Sequence[str], said: Sequence[Any]) -> list[str]:
+    """Tasks that are looked after, or only written down, for these conversations; and files that came with messages."""
+    owner = observations.c.data["owner"].as_string().in_(keys)
+    found = _column(tx, supervision.c.task_id, supervision.c.owner_key.in_(keys))
+    found += _column(tx, observations.c.task_id, owner)
+    for row in said:
+        for number, _ in enumerate(row.data.get("attachments") or ()):
+            found.append(deposit.file_task(row.id, number))
+    return found
 
 
 def _run(key: str) -> str:
