@@ -67,6 +67,17 @@ def list_pipelines(as_json: AsJson = False) -> None:
 
 
 @pipeline.command()
+def check(file: Annotated[Path, typer.Argument(help="A pipeline's file.")]) -> None:
+    """Say whether a file is a valid pipeline; with exit code 1, what is wrong with it."""
+    from app.work.pipeline import parse
+
+    if not file.is_file():
+        raise NotFound(f"There is no file {file}.")
+    steps = parse(file.stem, file.read_text("utf-8", errors="replace")).steps
+    typer.echo(f"It is a valid pipeline: {', '.join(step.id for step in steps)}.")
+
+
+@pipeline.command()
 def run(
     name: Annotated[str, typer.Argument(help="The pipeline's name.")],
     file: Annotated[Path | None, typer.Argument(help="The file that it begins with.")] = None,

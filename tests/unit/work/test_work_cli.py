@@ -1,56 +1,21 @@
 """`moab task` against the real API on a real port: what is written, what is shown, and what is refused."""
 
-import asyncio
-import contextlib
+import functools
 import json
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import uvicorn
-from fastapi import FastAPI
-from typer.testing import CliRunner, Result
 
-from app.cli.moab import app as moab_app
-from app.web.api import explain_errors
 from app.web.tasks import tasks_router
 from tests.unit.house import SESSION, House, whole_turn
-
-Moab = Callable[..., Awaitable[Result]]
-
-
-@contextlib.asynccontextmanager
-async def listening(house: House) -> AsyncIterator[str]:
-    """The task API of a house on a free port of loopback."""
-    app = FastAPI()
-    explain_errors(app)
-    app.include_router(tasks_router(house.harness))
-
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    await serving
-    listener.close()
+from tests.unit.work.typed import Moab, typing
 
 
 @pytest.fixture
 async def moab(house: House, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Moab]:
-    home = house.harness.settings.home
-    monkeypatch.setenv("MOAB_HOME", str(home))
-    async with listening(house) as url:
-        (home / "service.json").write_text(json.dumps({"url": url, "pid": 1}))
-
-        async def run(*arguments: str) -> Result:
-            return await asyncio.to_thread(CliRunner().invoke, moab_app, ["task", *arguments])
-
-        yield run
+    async with typing(house, monkeypatch, tasks_router(house.harness)) as run:
+        yield functools.partial(run, "task")
 
 
 async def shown(moab: Moab, *arguments: str) -> dict[str, Any]:
