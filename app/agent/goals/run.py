@@ -1,6 +1,8 @@
 """One try of a step as a run: taken, worked at, ended. A pure composition of steps, like the loop of a turn."""
 
+import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from app.agent.flow import Call, Flow
@@ -97,5 +99,7 @@ async def _agent(steps: Steps, harness: Harness, task: Task) -> Worked:
     flow = Flow.model_validate(received)
     if flow.stop is not None:
         return Worked(kind="stopped")
-    ending = await run_turn(steps, bodies_of(harness, flow), flow)
+    bodies = bodies_of(harness, flow)
+    bodies = replace(bodies, think=functools.partial(goal_work.think_in_time, harness, task, bodies.think))
+    ending = await run_turn(steps, bodies, flow)
     return _value(await steps.run("answer", goal_work.keep_answer, harness, task, ending.wire()))

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.agent.announce import announce
 from app.agent.attend import attend
-from app.agent.flow import Call, Flow
+from app.agent.flow import Call, Flow, Thought
 from app.agent.goals.end import tell_goal
 from app.agent.goals.step import Task, Worked, at_work, desk_of, note_progress
 from app.agent.harness import Harness
@@ -17,7 +17,7 @@ from app.db import Tx
 from app.errors import BadInput, ConfigError, MoabError, NotFound, OutsideWorkspace
 from app.events import Destination, MessageReceived
 from app.failpoints import reach
-from app.sessions import calls, transcript
+from app.sessions import calls, transcript, usage
 from app.sessions.calls import CallRecord, CallState
 from app.sessions.transcript import NewCall
 from app.work import actions
@@ -104,6 +104,8 @@ async def _notify(harness: Harness, task: Task, step: Step, desk: Desk, _got_on:
         await announce(harness, events)
     return Product("", text)
 
+
+Think = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 BODIES: dict[Action, Work] = {
     Action.WRITE: _on_files,
@@ -194,12 +196,32 @@ async def receive_task(harness: Harness, task: Task) -> dict[str, Any]:
     return flow.model_copy(update={"model": task.flow.model}).wire()
 
 
+async def think_in_time(harness: Harness, task: Task, think: Think, request: Mapping[str, Any]) -> dict[str, Any]:
+    """A Thought as JSON: a thought of an agent step, which ends the turn if it takes longer than the step may be idle.
+
+    The whole may take longer: each thought is progress, and so is a tool's call, which has a limit of its own.
+    """
+    found = await harness.db.read(at_work, task.task_id)
+    if found is None:
+        return Thought(kind="stopped").wire()
+    try:
+        async with asyncio.timeout(found[1].timeout):
+            answer = dict(await think(request))
+    except TimeoutError:
+        await harness.db.write(usage.release, task.flow.run_id, str(request["key"]))
+        return Thought(kind="stopped").wire()
+    await harness.db.write(note_progress, harness, task.task_id, "the agent has thought")
+    return answer
+
+
 async def keep_answer(harness: Harness, task: Task, ending: Mapping[str, Any]) -> dict[str, Any]:
     """Worked as JSON: a sub-agent's answer as the product of its step."""
     found = await harness.db.read(at_work, task.task_id)
-    if found is None or ending["kind"] in ("superseded", "stopped"):
+    if found is None or ending["kind"] == "superseded":
         return Worked(kind="stopped").wire()
     _, step, stands = found
+    if ending["kind"] == "stopped":  # by nobody, or its goal would have ended; what it has done is not done again
+        return Worked.failed(f"it did not get on within {step.timeout} seconds", hopeless=True).wire()
     if ending["kind"] != "answered":
         return Worked.failed(str(ending.get("text") or "it came to no answer")).wire()
     return (await _as_value(_keep(desk_of(harness, stands), step, str(ending["text"])))).wire()

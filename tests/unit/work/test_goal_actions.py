@@ -1,5 +1,6 @@
 """Actions of steps beside the podcast: commands under the policy, sub-agents, edits, and the fences around them."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from app.errors import BadInput, NotFound, OutsideWorkspace
 from app.events import Sender
 from app.goal_tables import goals, tries
 from app.sessions import person_records
-from app.tables import approvals, calls, messages, observations, sessions
+from app.tables import approvals, calls, messages, observations, sessions, usage
 from app.work.life import Priority
 from tests.unit.house import DirectSteps, House, ScriptedModel, ask, begin, flow, run_id, wishes
 from tests.unit.work.goal_house import Engine, make, put_pipeline, told, view, workspace_file
@@ -139,6 +140,26 @@ async def test_a_sub_agent_does_a_step(goal_house: House) -> None:
     assert (await view(house, made.goal.id))["life"] == "COMPLETED"
     assert workspace_file(house, "found.md") == "It is there.\n" and house.log == ["look it"]
     assert model.requests[0][1][1]["content"].startswith("Look into the box.")
+
+
+async def test_an_agent_that_does_not_get_on_ends_with_its_step(goal_house: House) -> None:
+    """The model hangs in its second thought; the first, and its call, are progress."""
+    put_pipeline(goal_house, "demo", "steps:\n  - {id: look, action: agent, content: 'Look.', timeout: 1}\n")
+
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    model = ScriptedModel(wishes(("look", {"at": "it"})), hang)
+    house = replace(goal_house, harness=replace(goal_house.harness, llm=model), model=model)
+    made = await make(house, "demo")
+    await Engine(house).run()
+    shown = await view(house, made.goal.id)
+    assert shown["life"] == "FAILED_PERMANENT" and "did not get on within 1 seconds" in shown["reason"]
+    assert len(model.requests) == 2 and len(told(house)) == 1
+    seen = [row.summary for row in house.rows(select(observations)) if row.kind == "STEP_PROGRESS"]
+    assert "the agent has thought" in seen
+    assert {row.state for row in house.rows(select(usage))} == {"settled"}
 
 
 async def test_a_passage_is_replaced_once(goal_house: House) -> None:

@@ -9,6 +9,10 @@ import pytest
 from app.agent.goals import folders
 from app.agent.goals.folders import scan_folders
 from app.agent.goals.orders import list_goals
+from app.agent.heartbeat.look import look_around
+from app.goal_tables import goals
+from app.work import watcher
+from app.work.life import Priority
 from tests.unit.house import House
 from tests.unit.work.goal_house import Engine, told
 
@@ -65,14 +69,45 @@ async def test_an_empty_file_fails_once_with_its_reason(goal_house: House, inbox
     assert len(told(goal_house)) == 1 and "the file is empty" in told(goal_house)[0]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_an_unreadable_file_fails_once_with_its_reason(goal_house: House, inbox: Path) -> None:
+async def test_an_unreadable_file_fails_once_with_its_reason(
+    goal_house: House, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (inbox / "secret.txt").write_text(WORDS)
     (inbox / "secret.txt").chmod(0)
+    if os.geteuid() == 0:  # who may read everything
+
+        def refuse(path: Path) -> str:
+            raise PermissionError(13, "Permission denied", path)
+
+        monkeypatch.setattr(watcher, "digest_of", refuse)
     for _ in range(3):
         await scan_folders(goal_house.harness)
     assert await lives(goal_house) == ["FAILED_PERMANENT"]
-    assert len(told(goal_house)) == 1 and "cannot be read" in told(goal_house)[0]
+    assert len(told(goal_house)) == 1 and "cannot be read (Permission denied)" in told(goal_house)[0]
+
+
+async def test_a_broken_file_fails_once_with_its_reason(goal_house: House, inbox: Path) -> None:
+    (inbox / "broken.txt").write_bytes(b"\xff\xfe\x00 no text")
+    engine = Engine(goal_house)
+    for _ in range(3):
+        await scan_folders(goal_house.harness)
+        await engine.run()
+    assert await lives(goal_house) == ["FAILED_PERMANENT"] and engine.steps == ["summary"]
+    assert len(told(goal_house)) == 1 and "it is not text" in told(goal_house)[0]
+    assert (inbox / "broken.txt").exists()
+    assert "files" not in [chore["step"] for chore in (await look_around(goal_house.harness, None))["chores"]]
+
+
+async def test_a_folder_has_its_pattern_pipeline_and_priority(goal_house: House, inbox: Path) -> None:
+    root = goal_house.harness.workspace.root
+    (root / "pipelines" / "other.yaml").write_text("steps:\n  - {id: a, action: notify, content: '{title}'}\n")
+    folder = "path: inbox/transcripts, pattern: '*.note', pipeline: other, priority: batch"
+    (root / "watch.yaml").write_text("folders:\n  - {" + folder + "}\n")
+    (inbox / "a.note").write_text(WORDS)
+    (inbox / "b.txt").write_text(WORDS)
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 1}
+    (row,) = goal_house.rows(goals.select())
+    assert (row.pipeline, row.rank, row.facts["file"]) == ("other", Priority.BATCH.rank, "a.note")
 
 
 async def test_a_kill_before_the_file_is_noted_makes_no_second_goal(
