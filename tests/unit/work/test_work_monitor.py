@@ -1,6 +1,7 @@
 """The monitor: every row of its order, and silence while a task gets on."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from app.work.monitor import RETRY_FIRST, Do, decide, next_check
 from app.work.observation import Branch, Kind
-from app.work.supervision import Limits
+from app.work.projection import Truth, project
+from app.work.supervision import Limits, Supervision
 from tests.unit.work.ledgers import Line, minutes, watch
 
 PROOF = {"job_id": "7"}
@@ -177,6 +179,88 @@ def test_no_action_but_ok_while_progress_is_fresh(steps: list[str], age: float) 
     for minute, step in enumerate(steps, 1):
         line.see(minute, Kind.STEP_PROGRESS, step)
     assert decide(line.derived, watch(), minutes(len(steps) + age)).kind is Do.OK
+
+
+ENDS = (Truth.COMPLETED, Truth.FAILED, Truth.ABANDONED)
+DECISIONS = {truth: {Do.STOP_AND_DELETE} for truth in ENDS} | {
+    Truth.INCONSISTENT: {Do.OWNER_RECONCILE, Do.TRUTH_INCONSISTENT},
+    Truth.BLOCKED: {Do.RETRY, Do.BLOCKED_ESCALATE},
+    Truth.RUNNING: {Do.NUDGE_MAIN_AGENT, Do.STALE_PROGRESS, Do.HEARTBEAT_DUE, Do.OK},
+    Truth.WAITING_EXTERNAL: {Do.NUDGE_MAIN_AGENT, Do.STALE_PROGRESS, Do.OK},
+}
+"""The rows of the order, by what is believed of the task."""
+
+anything = st.lists(
+    st.sampled_from(
+        [
+            (Kind.STEP_PROGRESS, "a", {}),
+            (Kind.STEP_PROGRESS, "b", {"idle_s": 120}),
+            (Kind.STEP_COMPLETED, "a", {}),
+            (Kind.STEP_COMPLETED, "b", {}),
+            (Kind.TASK_COMPLETED, None, {}),
+            (Kind.BLOCKED_CONFIRMED, "a", {"reason": "EXTERNAL_WAIT"}),
+            (Kind.BLOCKED_CONFIRMED, None, {"reason": "NO_KEY"}),
+            (Kind.BLOCKED_CONFIRMED, "b", {"reason": "NO_KEY", "final": True}),
+            (Kind.OWNER_RESUMED, None, {}),
+            (Kind.OWNER_REPLY_RECORDED, None, {"branch": "A"}),
+            (Kind.OWNER_REPLY_RECORDED, None, {"branch": "E"}),
+            (Kind.EXTERNAL_OBSERVED, None, {"job": "film", "status": "pending", "evidence": PROOF}),
+            (Kind.EXTERNAL_OBSERVED, "b", {"job": "song", "status": "pending"}),
+            (Kind.EXTERNAL_OBSERVED, None, {"job": "film", "status": "completed"}),
+            (Kind.DOWNLOAD_OBSERVED, "a", {"path": "x", "status": "timeout"}),
+            (Kind.HEARTBEAT, None, {"success": True}),
+            (Kind.HEARTBEAT, None, {"success": False}),
+        ]
+    ),
+    max_size=12,
+)
+watches = st.builds(
+    lambda owner, asks, used, told: watch(
+        owner, asks=asks, asked_at=minutes(5) if asks else None, retries={"a": used}, escalated_at=told
+    ),
+    st.sampled_from([None, "test:chat"]),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from([None, minutes(6)]),
+)
+
+
+@given(anything, watches, st.floats(0, 1000))
+def test_whatever_was_observed_the_order_of_the_rows_holds(seen: list[Any], held: Supervision, age: float) -> None:
+    line = Line("a", "b")
+    for minute, (kind, step, data) in enumerate(seen, 1):
+        line.see(minute, kind, step, **data)
+    derived, now = line.derived, minutes(len(seen) + age)
+    action = decide(derived, held, now)
+    assert action.kind in DECISIONS[derived.truth_state]
+    assert action == decide(project(reversed(line.seen)), held, now), "it depends on nothing else"
+    assert next_check(derived, held, action, now) > now or not action.is_due(now) or action.kind is Do.RETRY
+    fresh = derived.progressed_at == now and not any(at <= now for at in derived.idle_at.values())
+    if fresh and derived.truth_state in (Truth.RUNNING, Truth.WAITING_EXTERNAL):
+        assert action.kind is Do.OK
+
+
+@given(anything, watches)
+def test_right_after_progress_it_is_ok_unless_something_is_wrong(seen: list[Any], held: Supervision) -> None:
+    line = Line("a", "b")
+    for minute, (kind, step, data) in enumerate([*seen, (Kind.STEP_PROGRESS, "b", {"idle_s": 120})], 1):
+        line.see(minute, kind, step, **data)
+    derived, now = line.derived, minutes(len(seen) + 1)
+    wrong = derived.truth_state not in (Truth.RUNNING, Truth.WAITING_EXTERNAL)
+    assert (decide(derived, held, now + timedelta(minutes=1.9)).kind is Do.OK) is not wrong
+
+
+def test_row_4_a_step_that_said_how_long_it_may_be_idle_is_asked_about_then() -> None:
+    line = Line("a", "b").see(1, Kind.STEP_PROGRESS, "a", idle_s=600)
+    for minute in range(2, 14):
+        line.see(minute, Kind.STEP_PROGRESS, "b")
+    assert decide(line.derived, watch(), minutes(10.9)).kind is Do.OK
+    found = decide(line.derived, watch(), minutes(11))
+    assert (found.kind, found.subject) == (Do.NUDGE_MAIN_AGENT, "a") and "Step a was to get on by" in found.reason
+    line.see(14, Kind.STEP_PROGRESS, "a")
+    assert decide(line.derived, watch(), minutes(23.9)).kind is Do.OK, "each progress begins it anew"
+    line.see(24, Kind.STEP_COMPLETED, "a")
+    assert decide(line.derived, watch(), minutes(26)).kind is Do.OK
 
 
 @given(st.integers(1, 500), st.booleans(), st.integers(0, 3))

@@ -189,6 +189,7 @@ def test_external_observations_say_who_saw_them() -> None:
 
 STEPS = ("a", "b", "c")
 JOBS = ("film", "song")
+FILES = ("x.mp3", "y.mp3")
 a_step = st.sampled_from(
     [(Kind.STEP_PROGRESS, {}), (Kind.STEP_COMPLETED, {}), (Kind.BLOCKED_CONFIRMED, {"reason": "EXECUTION_ERROR"})]
 )
@@ -197,8 +198,15 @@ a_job = st.builds(
     st.sampled_from(["pending", "completed", "failed"]),
     st.sampled_from(["", "7"]),
 )
+a_download = st.builds(
+    lambda status, size: (Kind.DOWNLOAD_OBSERVED, {"status": status, "bytes": size}),
+    st.sampled_from(list(Status)),
+    st.integers(0, 3),
+)
 streams = st.fixed_dictionaries(
-    {name: st.lists(a_step, max_size=4) for name in STEPS} | {name: st.lists(a_job, max_size=3) for name in JOBS}
+    {name: st.lists(a_step, max_size=4) for name in STEPS}
+    | {name: st.lists(a_job, max_size=3) for name in JOBS}
+    | {name: st.lists(a_download, max_size=3) for name in FILES}
 )
 
 mixers = st.randoms(use_true_random=False)
@@ -212,8 +220,8 @@ def interleaved(found: dict[str, list[tuple[Kind, dict[str, Any]]]], mixer: rand
     for minute, name in enumerate(order, 1):
         kind, data = found[name][at[name]]
         at[name] += 1
-        is_job = name in JOBS
-        line.see(minute, kind, None if is_job else name, **data | ({"job": name} if is_job else {}))
+        called = {"job": name} if name in JOBS else {"path": name} if name in FILES else {}
+        line.see(minute, kind, None if called else name, **data | called)
     return line
 
 
@@ -224,6 +232,9 @@ def test_the_order_of_unrelated_observations_does_not_matter(
     first, second = interleaved(found, one).derived, interleaved(found, other).derived
     assert first.step_states == second.step_states and first.current_step == second.current_step
     assert first.truth_state == second.truth_state and first.inconsistencies == second.inconsistencies
+    assert [replace(block, at=START, summary="") for block in first.blocks] == [
+        replace(block, at=START, summary="") for block in second.blocks
+    ]
     assert [replace(job, at=START) for job in first.pending_external] == [
         replace(job, at=START) for job in second.pending_external
     ]
