@@ -29,7 +29,11 @@ async def transcribe(
     if context.speech is None:
         return ToolResult("There is nothing here that could listen.", ok=False)
     real = await asyncio.to_thread(_looked_at, context.workspace, path)
-    heard = await context.speech.transcribe(real, language=language)
+
+    async def progress(_done_s: float, _of_s: float | None) -> None:
+        context.progress()
+
+    heard = await context.speech.transcribe(real, language=language, progress=progress)
     about = f"{shown(context.workspace, real)}: {heard.seconds:.0f} s"
     if not heard.text:
         return ToolResult(f"{about}; nobody is heard speaking in it.")

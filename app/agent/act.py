@@ -12,8 +12,9 @@ from app.agent.announce import announce
 from app.agent.approvals.request import hold
 from app.agent.artifact import keep_picture, keep_within, limit_bytes
 from app.agent.attend import attend
-from app.agent.delegation.delegated import ended, got_on, is_delegated
+from app.agent.delegation.delegated import ended
 from app.agent.delegation.handover import hand_over
+from app.agent.delegation.pulse import Pulse, note_tool
 from app.agent.delegation.task_list import OpenTasks
 from app.agent.delegation.tasks import delegate_apart, send_start
 from app.agent.delegation.tracked import OwnLedger, observe_all
@@ -61,7 +62,8 @@ async def act(harness: Harness, flow: Flow, call: Mapping[str, Any]) -> dict[str
         return begun.wire()
     harness.notifier.publish(flow.session_key)
     reach("tool.started")
-    result = await attend(harness, flow, _run(harness, flow, begun), begun.record.id)
+    pulse = Pulse()
+    result = await attend(harness, flow, _run(harness, flow, begun, pulse), begun.record.id, pulse=pulse)
     reach("tool.done")
     await _finish(harness, flow, begun, result or ToolResult(STOPPED_BY_USER, ok=False))
     harness.notifier.publish(flow.session_key)
@@ -151,7 +153,7 @@ def _invocation(flow: Flow, record: CallRecord, child_key: str) -> Observation:
     return Observation(kind="invoke", invoke=spawn.to_wire("")["data"])
 
 
-async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
+async def _run(harness: Harness, flow: Flow, begun: Begun, pulse: Pulse) -> ToolResult:
     tool = begun.tool
     context = ToolContext(
         workspace=harness.workspace.root,
@@ -160,6 +162,7 @@ async def _run(harness: Harness, flow: Flow, begun: Begun) -> ToolResult:
         step_key=begun.record.step_key,
         clock=harness.clock,
         notes=harness.daily_log,
+        progress=pulse.beat,
         allow_private_hosts=harness.settings.web_fetch_allow_private,
         channel=flow.channel,
         history=PastConversations(harness.db, flow.session_key),
@@ -194,8 +197,8 @@ async def _finish(harness: Harness, flow: Flow, begun: Begun, result: ToolResult
     def record(tx: Tx) -> list[dict[str, Any]]:
         now = harness.clock.now()
         calls.finish(tx, begun.record.id, ok=result.ok, result=text, now=now, artifact=artifact)
-        if result.ok and is_delegated(flow.session_key):
-            got_on(tx, harness, flow.session_key, flow.run_id, begun.record.step_key)
+        if result.ok:
+            note_tool(tx, harness, flow, begun.record.step_key, begun.tool.name)
         observe_all(tx, harness, flow, begun.record.step_key, result.observed)
         return hand_over(tx, harness, flow, begun.record, result.files) if result.ok and result.files else []
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TypeVar
 
+from app.agent.delegation.pulse import Pulse, note_pulse
 from app.agent.flow import Flow
 from app.agent.harness import Harness
 from app.agent.people.preview import Preview
@@ -32,12 +33,14 @@ async def attend(
     work: Coroutine[None, None, T],
     call_id: int | None = None,
     preview: Preview | None = None,
+    pulse: Pulse | None = None,
 ) -> T | None:
     """The result of `work`, or None when the turn was stopped and `work` cancelled.
 
     While it runs, `seen_at` of the turn (and of the call `call_id`) is renewed every 20 s, the sign that somebody types
-    every 4 s, `preview` shows what is written by now, and the person hears now and then that it does. Being cancelled
-    itself (shutdown) cancels the work, waits for its end and passes the cancellation on.
+    every 4 s, `preview` shows what is written by now, and the person hears now and then that it does. What `pulse` says
+    of work on a task goes into the ledger. Being cancelled itself (shutdown) cancels the work, waits for its end and
+    passes the cancellation on.
     """
     task = asyncio.ensure_future(work)
     showing: asyncio.Future[None] | None = None
@@ -50,7 +53,7 @@ async def attend(
             if showing is None or showing.done():  # a platform that hangs must not keep /stop waiting
                 showing = asyncio.ensure_future(_show(harness, flow, looks, preview))
             if looks % SEEN_EVERY_LOOKS == 0:
-                await _renew(harness, flow, call_id)
+                await _renew(harness, flow, call_id, pulse is not None and pulse.take())
                 await say_still_working(harness, flow)
     finally:
         if not task.done():
@@ -86,12 +89,14 @@ async def _stopped(harness: Harness, flow: Flow) -> bool:
     return turn is not None and turn.state == "stopped"
 
 
-async def _renew(harness: Harness, flow: Flow, call_id: int | None) -> None:
+async def _renew(harness: Harness, flow: Flow, call_id: int | None, gets_on: bool = False) -> None:
     now = harness.clock.now()
 
     def renew(tx: Tx) -> None:
         session.claim(tx, flow.session_id, flow.run_id, boot_id=harness.boot_id, now=now)
         if call_id is not None:
             calls.seen(tx, call_id, now)
+        if gets_on:
+            note_pulse(tx, harness, flow)
 
     await harness.db.write(renew)

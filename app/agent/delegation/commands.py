@@ -9,7 +9,7 @@ from typing import Any
 from app.agent import quiet
 from app.agent.announce import start_message
 from app.agent.delegation.supervise import chat_of
-from app.agent.delegation.tracked import observation_of
+from app.agent.delegation.tracked import BY_PERSON, observation_of
 from app.agent.harness import Harness
 from app.agent.tool import Sighting
 from app.db import Tx
@@ -81,9 +81,11 @@ def _news(known: Sequence[Observation], seen: Sighting, now: datetime) -> Sighti
 def _tell(
     tx: Tx, harness: Harness, known: Sequence[Observation], end: Observation, now: datetime
 ) -> MessageReceived | None:
-    """The end as an input of the conversation that started it; None where that has no chat, as a sub-agent's."""
+    """The end as an input of the conversation that started it; None where that has no chat, as a sub-agent's, and where
+    no person did, or what ends could start what ends again.
+    """
     chat = chat_of(tx, harness, tracking.owner_of(known))
-    if chat is None:
+    if chat is None or tracking.opening_of(known).get("by") != BY_PERSON:
         return None
     text = ENDED.format(
         goal=tracking.opening_of(known).get("goal"),

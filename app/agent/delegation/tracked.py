@@ -19,6 +19,7 @@ from app.work.observation import Branch, Kind, Observation
 from app.work.supervision import Executor
 
 MAX_OPEN = 20
+BY_PERSON = "person"
 PIPELINE = (
     "{id} is a goal: its pipeline observes it, and goal_status shows it. Only a question about it is answered, by "
     "task_reply."
@@ -92,8 +93,8 @@ def _begin(tx: Tx, harness: Harness, flow: Flow, opening: Observation) -> None:
     A command is watched over all the same: somebody has to see its end.
     """
     by_person = any(row.origin == "person" for row in deposit.open_inputs(tx, flow.session_id))
-    where = {"home": harness.home, "place": harness.workspace.place}
-    where |= {"owner": flow.session_key} if by_person else {}
+    where = {"home": harness.home, "place": harness.workspace.place, "owner": flow.session_key}
+    where["by"] = BY_PERSON if by_person else "machine"
     is_command = "command" in opening.data
     executor = Executor.COMMAND if is_command else Executor.OWNER
     opening = replace(opening, data={**opening.data, **where})

@@ -63,6 +63,14 @@ def session_key(claim: Claim) -> str:
     return f"goal:{claim.goal_id}:{claim.step}:{claim.number}"
 
 
+def claim_id(session_key: str) -> str | None:
+    """What events call the try that a session is of, if it is one's."""
+    match session_key.split(":"):
+        case ["goal", goal_id, step, number]:
+            return f"{goal_id}/{step}/{number}"
+    return None
+
+
 def claim_of(tx: Tx, task_id: str) -> Claim | None:
     """The try that events call `task_id`, if it is one."""
     match task_id.split("/"):

@@ -38,6 +38,12 @@ async def test_the_language_is_handed_on_and_doubts_are_told(call: Call, recordi
     assert "language fr; hard to understand, some words are likely to be wrong." in result.text
 
 
+async def test_each_piece_is_a_sign_that_it_gets_on(call: Call, recording: Path) -> None:
+    signs: list[int] = []
+    await call(transcribe, {"speech": Ears("words"), "progress": lambda: signs.append(1)}, path="talk.mp3")
+    assert signs == [1]
+
+
 async def test_where_nobody_speaks_it_says_so(call: Call, recording: Path) -> None:
     result = await call(transcribe, {"speech": Ears("")}, path="talk.mp3")
     assert result.ok and "nobody is heard speaking" in result.text

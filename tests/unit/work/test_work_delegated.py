@@ -1,16 +1,24 @@
 """Delegated tasks write to the same ledger: they begin, get on, end and are cancelled there, once."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from app.agent import attend as attend_module
 from app.agent.act import act, observe
+from app.agent.delegation.pulse import Pulse, note_pulse, note_tool
 from app.agent.delegation.report import report
 from app.agent.delegation.supervise import run_monitor
 from app.agent.delegation.task_list import OpenTasks
 from app.agent.delegation.tasks import receive_task
 from app.agent.flow import Flow
+from app.agent.goals import step as goal_step
+from app.agent.goals.step import Task
+from app.agent.harness import Harness
 from app.agent.think import think
+from app.agent.tool import Effect, Toolbox, ToolContext, tool
+from app.db import Tx
 from app.events import SubagentSpawn
 from app.tables import observations, supervision
 from app.web.state import state
@@ -21,6 +29,7 @@ from app.work.watching import Watching
 from tests.unit.agent.test_agent_commands import say
 from tests.unit.agent.test_agent_tasks import child, delegate, row, spawned
 from tests.unit.house import SESSION, House, ask, begin, run_id, wishes
+from tests.unit.work.goal_house import make, put_pipeline
 
 
 async def waited_for(house: House) -> tuple[Flow, SubagentSpawn]:
@@ -133,3 +142,61 @@ async def test_one_that_does_not_get_on_is_asked_about_in_the_chat_that_gave_it(
     sent = [e for e in house.sender.of("agent.message.received") if e["data"]["origin"] == "the monitor"]
     assert [e["data"]["sessionKey"] for e in sent] == ([SESSION] if minutes == 30 else [])
     assert all("cancel_task" in e["data"]["message"] for e in sent)
+
+
+async def test_a_tool_that_takes_long_and_gets_on_is_progress_once_a_minute(house: House) -> None:
+    await delegate(house)
+    flow = await child(house)
+    for _ in range(2 * 45):
+        house.clock.advance(30)
+        await house.db.write(note_pulse, house.harness, flow)
+    found = await seen(house)
+    assert found[0] is Kind.STARTED and found[1:] == [Kind.HEARTBEAT] * 46
+    assert dict((await run_monitor(house.harness))["kinds"]) == {"OK": 1}
+
+
+async def test_the_act_step_passes_on_that_a_tool_gets_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def note(tx: Tx, harness: Harness, flow: Flow) -> None:
+        note_pulse(tx, harness, flow)
+        loop.call_soon_threadsafe(noted.set)
+
+    @tool(Effect.READ)
+    async def listen(context: ToolContext) -> str:
+        """Listens until somebody has heard of it."""
+        context.progress()
+        await noted.wait()
+        return "It is about the sea."
+
+    monkeypatch.setattr(attend_module, "note_pulse", note)
+    monkeypatch.setattr(attend_module, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(attend_module, "SEEN_EVERY_LOOKS", 1)
+    await delegate(house)
+    flow = await child(house)
+    object.__setattr__(house.harness, "toolbox", Toolbox.of(listen))
+    await works(house, flow, "listen")
+    assert await seen(house) == [Kind.STARTED, Kind.HEARTBEAT, Kind.HEARTBEAT], "it got on, and it is done"
+
+
+async def test_a_tool_that_only_lives_is_no_progress(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attend_module, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(attend_module, "SEEN_EVERY_LOOKS", 1)
+    await delegate(house)
+    await attend_module.attend(house.harness, await child(house), asyncio.sleep(0.05), pulse=Pulse())
+    assert await seen(house) == [Kind.STARTED]
+
+
+async def test_in_a_step_of_a_goal_each_tool_is_progress_of_the_step(goal_house: House) -> None:
+    put_pipeline(goal_house, "demo", 'steps:\n  - {id: a, action: agent, content: "count the ships"}\n')
+    goal = (await make(goal_house, "demo")).goal
+    start = SubagentSpawn.from_data(goal_house.sender.of("agent.subagent.spawn")[0]["data"])
+    task = Task.model_validate(await goal_step.begin(goal_house.harness, run_id(3), start))
+    for key in ("tool#0.0", "tool#0.0", "tool#1.0"):
+        goal_house.clock.advance(60)
+        await goal_house.db.write(note_tool, goal_house.harness, task.flow, key, "look")
+    found = await goal_house.db.read(ledger.of_task, goal.id)
+    assert [(one.kind, one.step, one.summary) for one in found[2:]] == [
+        (Kind.STEP_PROGRESS, "a", "look is done"),
+    ] * 3  # fmt: skip

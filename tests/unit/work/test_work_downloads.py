@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from app.agent.delegation.supervise import run_monitor
+from app.agent.fetch import fetch
+from app.agent.receive import receive
 from app.agent.tool import Toolbox
+from app.events import Attachment, Sender
+from app.sessions import person_records
 from app.tables import messages, observations
 from app.work import ledger, supervision
 from app.work.observation import Kind
 from app.work.projection import Derived, Truth
-from tests.unit.house import House, begin, make_house, run_id
+from tests.unit.house import RUN, House, begin, make_house, message, run_id
 from tests.unit.tools import test_tool_web
 from tests.unit.tools.test_tool_web import PUBLIC, Names, Server
 from tests.unit.work.test_work_tools import Turn
@@ -92,3 +96,22 @@ async def test_what_a_machine_began_is_in_the_ledger_and_nobody_is_asked(
         await download(turn, server)
     assert (await derived(home)).truth_state is Truth.BLOCKED
     assert await home.db.read(supervision.everything) == [] and (await run_monitor(home.harness))["looked"] == 0
+
+
+@pytest.mark.parametrize("group", [False, True])
+async def test_who_is_forgotten_has_no_tasks_left_that_have_ended(home: House, server: Server, group: bool) -> None:
+    server.page("/a", b"x")
+    home.channel.files["F"] = b"file"
+    file = Attachment(kind="document", ref="F", name="letter.txt")
+    about = {"sender": Sender(id="5"), "channel_meta": {"group": True}} if group else {"sender": Sender(id="7")}
+    await receive(home.harness, RUN, message(attachments=(file,), **about), "test:1")
+    flow = await begin(home, attachments=(file,), **about)
+    await fetch(home.harness, flow)
+    if not group:
+        await download(Turn(home, flow), server)
+        await run_monitor(home.harness)
+    assert len({row.task_id for row in home.rows(observations.select())}) == (1 if group else 2)
+    found = await home.db.read(person_records.export, "test:5" if group else "test:7")
+    assert "letter" in str(found["observations"])
+    await home.db.write(person_records.forget, "test:5" if group else "test:7", home.clock.now())
+    assert home.rows(observations.select()) == []
