@@ -5,6 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.agent.announce import announce
+from app.agent.delegation.answered import answer
 from app.agent.delegation.supervise import run_monitor
 from app.agent.harness import Harness
 from app.db import Tx
@@ -83,7 +85,10 @@ def tasks_router(harness: Harness) -> APIRouter:
 
     @router.post("/{task_id}/reply")
     async def reply(task_id: str, replied: Replied) -> dict[str, Any]:
-        return await harness.db.write(_reply, harness, task_id, replied)
+        page, events = await harness.db.write(_reply, harness, task_id, replied)
+        if events:
+            await announce(harness, events)
+        return page
 
     return router
 
@@ -102,10 +107,11 @@ def _observe(tx: Tx, harness: Harness, task_id: str, seen: Seen) -> dict[str, An
     return overview.page(tx, task_id, harness.clock.now())
 
 
-def _reply(tx: Tx, harness: Harness, task_id: str, replied: Replied) -> dict[str, Any]:
+def _reply(tx: Tx, harness: Harness, task_id: str, replied: Replied) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     data = replied.data | {"branch": replied.branch}
-    tracking.reply(tx, _observation(harness, task_id, Kind.OWNER_REPLY_RECORDED, replied, replied.step, data))
-    return overview.page(tx, task_id, harness.clock.now())
+    seen = _observation(harness, task_id, Kind.OWNER_REPLY_RECORDED, replied, replied.step, data)
+    _, events = answer(tx, harness, seen)
+    return overview.page(tx, task_id, harness.clock.now()), events
 
 
 def _observation(

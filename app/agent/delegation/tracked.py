@@ -7,15 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from app.agent.announce import announce
+from app.agent.delegation.answered import answer
 from app.agent.flow import Flow
-from app.agent.goals.orders import halt
 from app.agent.harness import Harness
 from app.agent.tool import Sighting
 from app.db import Tx
 from app.errors import BadInput, NotFound
 from app.sessions import deposit
 from app.work import ledger, overview, supervision, tracking
-from app.work.observation import Branch, Kind, Observation
+from app.work.observation import Kind, Observation
 from app.work.supervision import Executor
 
 MAX_OPEN = 20
@@ -132,9 +132,8 @@ def _reply(tx: Tx, harness: Harness, session_key: str, seen: Observation) -> tup
     known = _known(tx, session_key, seen)
     if known is not None:
         return known, []
-    ends = seen.data.get("branch") in (Branch.DONE, Branch.GIVEN_UP)
-    events = halt(tx, harness, seen.task_id) if ends else []
-    return overview.in_words(tracking.reply(tx, seen)), events
+    derived, events = answer(tx, harness, seen)
+    return overview.in_words(derived), events
 
 
 def _known(tx: Tx, session_key: str, seen: Observation) -> str | None:

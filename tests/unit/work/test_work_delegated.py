@@ -1,12 +1,14 @@
 """Delegated tasks write to the same ledger: they begin, get on, end and are cancelled there, once."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.agent import attend as attend_module
 from app.agent.act import act, observe
+from app.agent.delegation.answered import answer
 from app.agent.delegation.pulse import Pulse, note_pulse, note_tool
 from app.agent.delegation.report import report
 from app.agent.delegation.supervise import run_monitor
@@ -23,7 +25,7 @@ from app.events import SubagentSpawn
 from app.tables import observations, supervision
 from app.web.state import state
 from app.work import ledger
-from app.work.observation import Kind
+from app.work.observation import Kind, Observation
 from app.work.projection import Truth
 from app.work.watching import Watching
 from tests.unit.agent.test_agent_commands import say
@@ -200,3 +202,26 @@ async def test_in_a_step_of_a_goal_each_tool_is_progress_of_the_step(goal_house:
     assert [(one.kind, one.step, one.summary) for one in found[2:]] == [
         (Kind.STEP_PROGRESS, "a", "look is done"),
     ] * 3  # fmt: skip
+
+
+@pytest.mark.parametrize("branch", ["B", "E"])
+async def test_the_owners_word_ends_the_sub_agent_too(house: House, branch: str) -> None:
+    """The row of the task and the ledger tell the same story, whoever ends it."""
+    await delegate(house)
+    await child(house)
+    word = Observation(
+        row(house).id, Kind.OWNER_REPLY_RECORDED, "w", house.clock.now(), "owner", data={"branch": branch}
+    )
+    derived, events = await house.db.write(answer, house.harness, word)
+    assert derived.is_terminal and row(house).state == "cancelled"
+    assert [event["name"] for event in events] == ["agent.task.cancelled"]
+    await report(house.harness, spawned(house), "too late", True)
+    assert await house.db.read(ledger.derived, row(house).id) == derived
+    assert (await house.db.write(answer, house.harness, replace(word, key="again")))[1] == []
+
+
+async def test_another_branch_leaves_the_sub_agent_at_work(house: House) -> None:
+    await delegate(house)
+    await child(house)
+    word = Observation(row(house).id, Kind.OWNER_REPLY_RECORDED, "w", house.clock.now(), "owner", data={"branch": "A"})
+    assert (await house.db.write(answer, house.harness, word))[1] == [] and row(house).state == "running"
