@@ -4,9 +4,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from app.sessions import people
 from tests.unit.house import House, make_house, make_template, scrub
+
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
+"""How long an example takes says how busy the machine is, and nothing of the code."""
 
 
 @pytest.fixture(scope="session")
