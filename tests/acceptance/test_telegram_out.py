@@ -101,3 +101,26 @@ def test_parts_stay_in_order(service: Service) -> None:
     assert [text[0] for text in service.stage.replies(chat)] == ["0", "1", "2"]
     assert [call["outcome"] for call in service.stage.attempts(chat)] == ["ok", "rate_limit", "ok", "ok"]
     assert parts(service) == [("sent", 1), ("sent", 2), ("sent", 1)]
+
+
+def test_a_group_that_moved_is_followed_from_the_answer_on(make_service: MakeService) -> None:
+    """Only the old number is allowed by the settings; nobody told the service that there is a new one."""
+    old, new = -77001, -1001000077001
+    service = make_service(TELEGRAM_ALLOWED_CHATS=str(old)).start()
+    service.stage.telegram.script({"method": "sendMessage", "chat": old, "kind": "migrate", "to": new, "times": None})
+
+    for number, chat in ((1, old), (2, new)):
+        update = service.stage.chat().update("@moab_bot hello", number)
+        update["message"]["chat"] = {"id": chat, "type": "supergroup"}
+        assert service.update(update) == 200
+        service.settle()
+
+    took = [call for call in service.stage.telegram.calls("sendMessage") if call["params"]["chat_id"] in (old, new)]
+    assert [(call["params"]["chat_id"], call["outcome"]) for call in took] == [
+        (old, "migrate"),
+        (new, "ok"),
+        (new, "ok"),
+    ]
+    [session] = service.rows("SELECT key FROM sessions")
+    assert session["key"].endswith(f":{new}") and parts(service) == [("sent", 1), ("sent", 1)]
+    check_transcripts(service)
