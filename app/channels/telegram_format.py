@@ -5,7 +5,8 @@ Limits: core.telegram.org/bots/api, sendMessage and MessageEntity (offsets are U
 """
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from app.events import wire_safe
 
 # Neither math nor spoilers: `$5 and $6` and `a || b || c` are prose far more often than markup.
 OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
+CODE = ("code", "pre")
 MAX_URL_CHARS = 2048
 # Telegram refuses the whole message for a link without a dot in its host, or of another scheme.
 USABLE_URL = re.compile(r"(https?://[^\s/?#@\[\]]+\.[^\s/?#@\[\]]+(?:[/?#]\S*)?|tg://\S+)", re.IGNORECASE)
@@ -58,16 +60,49 @@ def _config() -> RenderConfig:
 
 
 def _accepted(entities: list[Entity]) -> Iterator[Entity]:
-    """In order of the text, without underlined headings and without quotes inside quotes, which Telegram has not."""
-    quoted_until = 0
-    for entity in sorted(entities, key=lambda e: (e["offset"], -e["length"])):
-        if entity["type"] == "underline":
+    """In order of the text, without underlined headings and without what is inside its own like, as quotes in quotes.
+
+    Nothing is inside code there but code: other marks go around it, and of code in a link the link is kept.
+    """
+    until: dict[str, int] = {}
+    for entity in _in_order(_around_code(_in_order(entities))):
+        if entity["type"] == "underline" or entity["offset"] < until.get(entity["type"], 0):
             continue
-        if entity["type"] == "blockquote":
-            if entity["offset"] < quoted_until:
-                continue
-            quoted_until = entity["offset"] + entity["length"]
+        until[entity["type"]] = entity["offset"] + entity["length"]
         yield entity
+
+
+def _in_order(entities: Iterable[Entity]) -> list[Entity]:
+    return sorted(entities, key=lambda e: (e["offset"], -e["length"]))
+
+
+def _around_code(entities: list[Entity]) -> Iterator[Entity]:
+    links = [entity for entity in entities if entity["type"] == "text_link"]
+    code = [entity for entity in entities if entity["type"] in CODE and not _meeting(entity, links)]
+    yield from code
+    for entity in entities:
+        if entity["type"] in ("blockquote", "text_link"):
+            yield entity
+        elif entity["type"] not in CODE:
+            yield from _without(entity, _meeting(entity, code))
+
+
+def _meeting(entity: Entity, others: list[Entity]) -> list[Entity]:
+    """Those of `others` that share characters with it; they are in order and apart from one another."""
+    end = entity["offset"] + entity["length"]
+    first = bisect_right(others, entity["offset"], key=lambda e: e["offset"] + e["length"])
+    return others[first : bisect_left(others, end, key=lambda e: e["offset"])]
+
+
+def _without(entity: Entity, holes: list[Entity]) -> Iterator[Entity]:
+    """What is left of an entity around others, which are in order."""
+    start, end = entity["offset"], entity["offset"] + entity["length"]
+    for hole in holes:
+        if start < hole["offset"]:
+            yield entity | {"offset": start, "length": hole["offset"] - start}
+        start = hole["offset"] + hole["length"]
+    if start < end:
+        yield entity | {"offset": start, "length": end - start}
 
 
 def _with_unused_definitions(markdown: str) -> str:
