@@ -21,7 +21,7 @@ SETTLES_IN = timedelta(seconds=2)
 """How long a request whose sender is gone may still be under way, before it makes sense to ask for what it brought."""
 VANISHED = "the service stopped between handing the part over and noting the receipt"
 NOTICE_TRIES = 3
-"""How often a notice is handed over whose sender vanished: twice the same line is better than none."""
+"""How often a notice is handed over that may not have arrived: the same line twice is better than none."""
 
 CROWDED = "asked to wait: "
 """How the reason of a part begins that a platform did not take because we say too much."""
@@ -218,8 +218,9 @@ def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetim
             values = {"state": "failed", "reason": reason}
         case Absent():
             values = {"state": "pending", "not_before": None, "reason": "it did not arrive and is sent again"}
-        case Unknown(reason=reason) if reason == VANISHED and _may_be_repeated(tx, delivery):
-            values = {"state": "pending", "not_before": None, "reason": f"sent again, because {VANISHED}"}
+        case Unknown(reason=reason) if _may_be_repeated(tx, delivery):
+            pause = 0.0 if reason == VANISHED else _pause(delivery)
+            values = {"state": "pending", "not_before": now + timedelta(seconds=pause), "reason": f"again: {reason}"}
         case Unknown(reason=reason):
             values = {"state": "unknown", "reason": reason}
     mine = [deliveries.c.id == delivery.id, deliveries.c.state == "sending", deliveries.c.attempts == delivery.attempts]

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from app.channels.outbox import NOTICE_TRIES
 from app.sentences import UNKNOWN_NOTICE
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.rules import check_transcripts
@@ -164,7 +165,7 @@ def check_chat(service: Service, chat: Chat) -> None:
     doubtful = [row for row in parts if row["state"] == "unknown"]
     assert sure <= set(numbers)
     assert sure | {number for row in doubtful for number in _numbers(row["text"])} == set(range(MESSAGES))
-    assert replies.count(UNKNOWN_NOTICE) <= len(doubtful)
+    assert replies.count(UNKNOWN_NOTICE) <= NOTICE_TRIES * len(doubtful)
 
 
 def _numbers(text: str) -> list[int]:

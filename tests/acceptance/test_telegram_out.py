@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.channels.outbox import VANISHED
 from app.sentences import UNKNOWN_NOTICE
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.rules import check_transcripts
@@ -84,6 +85,28 @@ def test_killed_at_the_answer_and_at_the_notice_the_person_still_hears_of_it(mak
 
     assert service.stage.replies(chat) == [UNKNOWN_NOTICE]
     assert parts(service) == [("unknown", 1), ("sent", 2)]
+
+
+def test_what_is_stuck_is_listed_with_why(make_service: MakeService) -> None:
+    """The command names each kind of doubt, and what a part waits for."""
+    service = make_service().start("send.claimed:1")
+    died, lost, fails, blocked = (service.stage.chat() for _ in range(4))
+    service.say(died, "one")
+    assert service.ended() == -9
+    service.start()
+    for chat, kind in ((lost, "drop_after"), (fails, "server_error"), (blocked, "forbidden")):
+        times = 1 if kind == "drop_after" else None
+        service.stage.telegram.script({"method": "sendMessage", "chat": chat.id, "kind": kind, "times": times})
+        service.say(chat, "two")
+    until(lambda: len(service.rows("SELECT id FROM deliveries WHERE reason IS NOT NULL AND kind = 'reply'")) == 4, "it")
+
+    listed = service.run("deliveries")
+    assert listed.returncode == 0, listed.stderr
+    lines = {line.split()[1]: line for line in listed.stdout.splitlines() if "You said" in line}
+    assert "unknown" in lines[f"telegram:{died.id}"] and VANISHED in lines[f"telegram:{died.id}"]
+    assert "unknown" in lines[f"telegram:{lost.id}"] and "did not answer" in lines[f"telegram:{lost.id}"]
+    assert "pending" in lines[f"telegram:{fails.id}"] and "Internal Server Error" in lines[f"telegram:{fails.id}"]
+    assert "failed" in lines[f"telegram:{blocked.id}"] and "blocked by the user" in lines[f"telegram:{blocked.id}"]
 
 
 def test_parts_stay_in_order(service: Service) -> None:
