@@ -77,11 +77,15 @@ class Sender(Wire):
 
 
 class Destination(Wire):
-    """Where the answer goes, in the platform's own ids."""
+    """Where the answer goes, in the platform's own ids.
+
+    `reply_url` is an address that the platform gave for answers to this input alone, where it takes no others.
+    """
 
     chat_id: Id
     message_id: OptionalId = None
     thread_id: OptionalId = None
+    reply_url: str | None = None
 
 
 class Attachment(Wire):

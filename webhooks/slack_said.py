@@ -89,20 +89,22 @@ def place(team: str, chat: str, ts: str, thread_ts: str | None, private: bool) -
 
 
 def _commanded(payload: Mapping[str, Any]) -> MessageReceived | CommandReceived | None:
-    """`/moab status` is the session command /status. Slack names no thread here: it means the chat as a whole."""
+    """`/moab status` is the session command /status. Slack names no thread here, so in a channel it means the
+    conversation there in which its sender has spoken last.
+    """
     team, chat, user = as_id(payload.get("team_id")), as_id(payload.get("channel_id")), as_id(payload.get("user_id"))
     trigger = as_id(payload.get("trigger_id"))
     if not team or not chat or not user or not trigger:
         return None
     words = as_text(payload.get("text")).strip().removeprefix("/") or "help"
-    where = f"slack:{team}:{chat}"
+    where, private = f"slack:{team}:{chat}", _is_private({}, chat)
     fields: dict[str, Any] = {
         "message_key": f"{where}:command:{trigger}",
         "session_key": where,
         "channel": "slack",
         "sender": sender({"id": user, "username": payload.get("user_name")}),
-        "channel_meta": {"group": not _is_private({}, chat)},
-        "destination": Destination(chat_id=chat),
+        "channel_meta": {"group": not private, "namesNoThread": not private},
+        "destination": Destination(chat_id=chat, reply_url=as_text(payload.get("response_url")) or None),
     }
     command = as_input(f"/{words}", **fields)
     return command if isinstance(command, CommandReceived) else as_input(words, **fields)

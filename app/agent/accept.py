@@ -10,7 +10,7 @@ from app.agent.people.moving import follow
 from app.clock import milliseconds
 from app.db import Tx
 from app.errors import ServiceUnavailable
-from app.events import CHAT_MOVED, CommandReceived, MessageReceived, message_event_id
+from app.events import CHAT_MOVED, CommandReceived, Destination, MessageReceived, message_event_id
 from app.failpoints import reach
 from app.ids import new_id
 from app.sessions import deposit as deposit_rows
@@ -35,6 +35,7 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
     if not await admit(harness, event):
         return
     if isinstance(event, CommandReceived):
+        event = await harness.db.read(_meant, event)
         behind = await harness.db.read(deposit_rows.newest, event.session_key)
         at_ms = milliseconds(harness.clock.now())
         await _send_command(harness, event.model_copy(update={"behind": behind, "at_ms": at_ms}), key)
@@ -51,6 +52,17 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
         await announce(harness, answered.events)
     elif stored.event_due:
         await start_message(harness, event, key)
+
+
+def _meant(tx: Tx, event: CommandReceived) -> CommandReceived:
+    """A command for which its platform names no thread is for the one in which its sender has spoken last."""
+    if not event.channel_meta.get("namesNoThread") or event.sender is None:
+        return event
+    last = deposit_rows.last_said_under(tx, f"{event.session_key}:", event.sender.id)
+    if last is None:
+        return event
+    thread = event.destination.model_copy(update={"thread_id": Destination.model_validate(last.destination).thread_id})
+    return event.model_copy(update={"session_key": last.key, "destination": thread})
 
 
 async def _accept_edit(harness: Harness, event: MessageReceived, key: str) -> None:

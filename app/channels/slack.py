@@ -28,6 +28,7 @@ CHUNK_BYTES = 2**18
 FILE_BYTES = 1_000_000_000
 """What Slack takes; source: "Working with files"."""
 MARK = "moab_part"
+NOT_THERE = {"not_in_channel", "channel_not_found"}
 GONE = {"message_not_found", "cant_update_message", "edit_window_closed"}
 AT_WORK, FAILED = "eyes", "warning"
 QUICK_S, QUIET_S = 5.0, 5.0
@@ -86,6 +87,8 @@ class SlackChannel:
         if isinstance(said, Answer) and said.error in GONE and part.get("preview"):
             part = {name: value for name, value in part.items() if name != "edit"}  # somebody has deleted the preview
             said = await self._post(destination, part, plain=False)
+        if isinstance(said, Answer) and said.error in NOT_THERE and destination.reply_url:
+            return await self._reply(destination.reply_url, part)
         body = said.body if isinstance(said, Answer) else {}
         return result_of(said, {"messageId": body.get("ts"), "chatId": body.get("channel")})
 
@@ -98,6 +101,16 @@ class SlackChannel:
         if part.get("key"):
             params["metadata"] = {"event_type": MARK, "event_payload": {"key": part["key"]}}
         return await self._api.call("chat.postMessage", **params)
+
+    async def _reply(self, url: str, part: Part) -> SendResult:
+        """Answer a slash command where the bot is no member: only who gave it sees that, and only for half an hour."""
+        if not self._is_slacks(url):
+            return Refused("The address for the answer does not lie at Slack.")
+        body = {"response_type": "ephemeral", "text": notice(part), "blocks": blocks_of(part, plain=True)}
+        said = await self._api.request("POST", url, token="", json=body)
+        if isinstance(said, Answer) and said.status == httpx.codes.OK:
+            return Sent({"ephemeral": True})
+        return Refused(said.reason) if isinstance(said, Answer) else said
 
     async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
         """Look through what was said in the thread or chat since the part was made, for its mark.

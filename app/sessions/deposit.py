@@ -121,6 +121,22 @@ def newest(tx: Tx, session_key: str) -> int:
     return tx.scalar(query.where(sessions.c.key == session_key)) or 0
 
 
+def last_said_under(tx: Tx, prefix: str, sender_id: str) -> Any | None:
+    """(key, destination) of the newest message of a person in the open sessions whose keys begin with `prefix`."""
+    query = (
+        select(sessions.c.key, messages.c.destination)
+        .select_from(messages.join(sessions, sessions.c.id == messages.c.session_id))
+        .where(
+            sessions.c.key.startswith(prefix, autoescape=True),
+            sessions.c.closed_at.is_(None),
+            messages.c.event["sender"]["id"].as_string() == sender_id,
+        )
+        .order_by(messages.c.id.desc())
+        .limit(1)
+    )
+    return tx.execute(query).first()
+
+
 def carry_over(tx: Tx, old: str, new: str, behind: int) -> bool:
     """Move the open inputs that came in after the row `behind` to another session, to be attached there once more.
 

@@ -81,6 +81,43 @@ def test_strangers_and_what_is_not_signed_stay_outside(service: Service, slack: 
     assert service.rows("SELECT id FROM messages") == []
 
 
+def slash(chat: SlackChat, text: str, number: int, **fields: str) -> dict[str, str]:
+    given = {"command": "/moab", "text": text, "team_id": TEAM, "channel_id": chat.id, "user_id": ADA}
+    return given | {"trigger_id": f"1.2.{number}", "user_name": "ada"} | fields
+
+
+def test_a_slash_command_in_a_channel_means_the_thread_in_which_its_sender_spoke(
+    service: Service, slack: SlackStage
+) -> None:
+    chat = slack.chat("C")
+    service.stage.script(chat.tag, {"text": "never", "delay_s": 60})
+    service.start()
+    said = chat.payload(f"<@{ME}> take your time {chat.tag}")
+    thread = said["event"]["ts"]
+    assert deliver(service, said) == 200
+    until(lambda: service.stage.asked(chat.tag), "the question to the model")
+
+    assert deliver(service, slash(chat, "stop", 1), form=True) == 200
+    (stopped,) = until(lambda: slack.said(chat), "the answer to /moab stop")
+    assert (text_of(stopped), stopped["thread_ts"]) == ("Stopped.", thread)
+    assert service.rows("SELECT state FROM turns") == [{"state": "stopped"}]
+
+
+def test_where_the_bot_is_no_member_a_slash_command_is_answered_to_its_sender_alone(
+    service: Service, slack: SlackStage
+) -> None:
+    chat = slack.chat("C")
+    refused = {"kind": "error", "error": "not_in_channel", "times": None}
+    slack.slack.script({"method": "chat.postMessage", "chat": chat.id} | refused)
+    service.start()
+    asked = slash(chat, "status", 2, response_url=f"{slack.slack.url}/commands/{TEAM}/1/x")
+    assert deliver(service, asked, form=True) == 200
+    (seen,) = until(lambda: slack.slack.control("/__ephemeral", {})["messages"], "the answer")
+    assert seen["response_type"] == "ephemeral" and "Now: idle." in seen["text"]
+    service.settle()
+    assert [row["state"] for row in service.rows("SELECT state FROM deliveries")] == ["sent"]
+
+
 def test_a_slash_command_and_a_button_do_what_they_say(make_service: MakeService, slack: SlackStage) -> None:
     service = make_service(**slack.settings(), TOOL_POLICY="bash=ask", APPROVAL_ADMINS=f"slack:{ADA}").start()
     chat = slack.chat()

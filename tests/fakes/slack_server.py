@@ -46,6 +46,7 @@ class SlackServer(FakeServer):
         self.socket_url = ""
         self.gone: set[str] = set()
         self.files: dict[str, bytes] = {}
+        self.ephemeral: list[dict[str, Any]] = []
         self._said: dict[str, list[dict[str, Any]]] = {}
         self._uploads: dict[str, dict[str, Any]] = {}
         self._signs: dict[tuple[str, str], set[str]] = {}
@@ -71,6 +72,8 @@ class SlackServer(FakeServer):
         if path == "/__files":
             self.files |= {name: base64.b64decode(content) for name, content in params["files"].items()}
             return {"ok": True}
+        if path == "/__ephemeral":
+            return {"messages": self.ephemeral}
         return {"messages": self.said(params.get("chat"))} if path == "/__said" else None
 
     def answer(self, request: Request) -> Reply:
@@ -78,6 +81,9 @@ class SlackServer(FakeServer):
             return self._put(request)
         if request.path.startswith("/files/"):
             return self._file(request)
+        if request.path.startswith("/commands/"):
+            self.ephemeral.append(request.params())
+            return Reply(body={"ok": True})
         method = request.path.rpartition("/")[2]
         params = {name: _json(value) for name, value in request.params().items()}
         chat = str(params.get("channel") or params.get("channel_id") or "")
