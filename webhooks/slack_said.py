@@ -54,7 +54,7 @@ def _said(payload: Mapping[str, Any], event: Mapping[str, Any]) -> MessageReceiv
     text = as_text(message.get("text"))
     if not private and event.get("type") != "app_mention" and not _mentions(text, me) and not _mentions(before, me):
         return None
-    words, attachments = spoken(text, me), tuple(files(message))
+    words, attachments = spoken(text, me) + shared(message, me), tuple(files(message))
     if not words.strip() and not attachments:
         return None
     fields: dict[str, Any] = {
@@ -149,10 +149,22 @@ def _written_out(what: str, label: str) -> str:
     return f"[{label}]({what})" if label and label != what else what
 
 
+def shared(message: Mapping[str, Any], me: str) -> str:
+    """What others said and this message passes on, below its own words."""
+    return "".join(
+        f"\n\nForwarded from {as_text(one.get('author_name')) or 'somebody'}:\n{spoken(as_text(one.get('text')), me)}"
+        for one in map(as_dict, as_list(message.get("attachments")))
+        if one.get("is_share") is True and as_text(one.get("text"))
+    )
+
+
 def files(message: Mapping[str, Any]) -> Iterator[Attachment]:
-    for file in map(as_dict, as_list(message.get("files"))):
-        if as_text(file.get("id")) and as_text(file.get("mode")) not in HIDDEN_FILES:
-            yield _attachment(file)
+    """The files of a message, and those of the messages that it passes on."""
+    passed_on = [one for one in map(as_dict, as_list(message.get("attachments"))) if one.get("is_share") is True]
+    for holder in (message, *passed_on):
+        for file in map(as_dict, as_list(holder.get("files"))):
+            if as_text(file.get("id")) and as_text(file.get("mode")) not in HIDDEN_FILES:
+                yield _attachment(file)
 
 
 def _attachment(file: Mapping[str, Any]) -> Attachment:

@@ -151,9 +151,21 @@ def _plain(nodes: Sequence[Node]) -> str:
                    for node in nodes)  # fmt: skip
 
 
+def _cell(nodes: Sequence[Node]) -> str:
+    """The text of a cell; where a link leads is written out, because columns bear none."""
+    return "".join(
+        _link_text(node) if node.kind in ("Link", "Image") else _cell(node.parts) or _plain((node,)) for node in nodes
+    )
+
+
+def _link_text(link: Node) -> str:
+    label, url = _plain(link.parts), str(link.about["dest_url"])
+    return f"{label} ({url})" if url and label != url else label
+
+
 def table(node: Node) -> str:
     """A table as text in columns."""
-    rows = [[_plain(cell.parts).replace("\n", " ").strip() for cell in row.parts] for row in node.parts]
+    rows = [[_cell(cell.parts).replace("\n", " ").strip() for cell in row.parts] for row in node.parts]
     widths = [max(len(row[place]) for row in rows if place < len(row)) for place in range(max(map(len, rows)))]
     lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
     return "\n".join([lines[0], "-+-".join("-" * width for width in widths), *lines[1:]])

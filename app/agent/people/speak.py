@@ -82,7 +82,7 @@ def _put(tx: Tx, harness: Harness, flow: Flow, path: Path) -> list[dict[str, Any
     place = deposit.place_of(tx, flow.session_id, flow.run_id)
     if place is None or place.channel not in harness.channels:
         return []
-    name = "answer.ogg"
+    name = f"answer-{flow.run_id[-6:].lower()}.ogg"  # a name of its own: a platform may know files by nothing else
     file = harness.workspace.from_whole(path.relative_to(harness.workspace.root).as_posix())
     outbox.put(
         tx,

@@ -88,6 +88,10 @@ def test_cuts_are_made_between_paragraphs() -> None:
         ("3. c\n4. d", "3. c\n4. d"),
         ("- [x] done\n- [ ] open", "• ☑ done\n• ☐ open"),
         ("```py\na < `b`\n```", "```\na &lt; `b`\n```"),
+        (
+            "| a |\n|---|\n| [the **page**](https://e.example/x) |",
+            "```\na\n------------------------------\nthe page (https://e.example/x)\n```",
+        ),
         ("| a | long |\n|---|---|\n| 1 | **2** |", "```\na | long\n--+-----\n1 | 2\n```"),
         ("a\n\n---\n\nb", "a\n\n———\n\nb"),
         ("<!here> <@U12345>", "&lt;!here&gt; &lt;@U12345&gt;"),
