@@ -20,7 +20,7 @@ from app.events import CHAT_MOVED, CommandReceived, Destination, MessageReceived
 from app.sentences import OLD_BUTTON, say
 from webhooks import telegram_said as said
 from webhooks.fields import as_dict, as_id, as_int, as_text
-from webhooks.telegram_listen import Itself, introduce, poll
+from webhooks.telegram_listen import Itself, introduce, look_for_webhook, poll
 from webhooks.telegram_said import Bot
 from webhooks.way_in import Accept, Door, Input, WayIn, read_body, refusal
 
@@ -53,8 +53,12 @@ def way_in(door: Door) -> WayIn:
                 await door.channel.call("answerCallbackQuery", **_button_answer(update, event))
 
     async def listen() -> None:
-        if await introduce(door.channel, door.clock, itself) and secret is None:
+        if not await introduce(door.channel, door.clock, itself):
+            return
+        if secret is None:
             await poll(door.channel, door.clock, take)
+        else:
+            await look_for_webhook(door.channel)
 
     if secret is None:
         return WayIn(listen=listen)
@@ -191,7 +195,10 @@ def telegram_router(accept: Accept, *, secret: str, who: Callable[[], Bot]) -> A
             update = parse(await read_body(request, MAX_BODY_BYTES))
         except BadInput as error:
             return refusal(400, str(error))
-        event = to_event(update, bot=who())
+        bot = who()
+        if not bot.username and _is_of_group(update):
+            return refusal(503, "The bot does not know its name yet; please deliver the message again.")
+        event = to_event(update, bot=bot)
         if event is not None and not await _is_accepted(accept, event):
             return refusal(500, "The message could not be stored; please deliver it again.")
         if not update.get("callback_query"):
@@ -200,6 +207,12 @@ def telegram_router(accept: Accept, *, secret: str, who: Callable[[], Bot]) -> A
         return JSONResponse({"method": "answerCallbackQuery"} | _button_answer(update, event))
 
     return router
+
+
+def _is_of_group(update: Mapping[str, Any]) -> bool:
+    """Whether an update was said where only what names the bot counts."""
+    said_there = (as_dict(as_dict(update.get(kind)).get("chat")).get("type") for kind in KINDS)
+    return any(as_text(kind) in said.GROUPS for kind in said_there)
 
 
 async def _is_accepted(accept: Accept, event: Input) -> bool:

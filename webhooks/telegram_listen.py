@@ -23,6 +23,11 @@ KINDS = (
     "message", "edited_message", "channel_post", "edited_channel_post", "callback_query",
 )  # fmt: skip
 """The updates that are asked for; everything else would only be thrown away."""
+NO_WEBHOOK = (
+    "TELEGRAM_WEBHOOK_SECRET is set, and no webhook leads here, so no message comes in. Run `moab setup telegram`, or "
+    "remove the secret to have messages fetched."
+)
+NO_MENU = "Telegram does not take the list of commands for its menu (%s); the next start tries again."
 UNAUTHORIZED = (401, 404)
 CONFLICT = 409
 
@@ -62,26 +67,44 @@ class Itself:
 
 async def introduce(api: BotApi, clock: Clock, itself: Itself) -> bool:
     """Learn the bot's name and register its commands; false if Telegram does not know the token. Waits out trouble."""
-    tries = 0
+    told, tries = "", 0
     while True:
         try:
             me = await api.call("getMe")
             itself.bot = Bot(itself.bot.id, str(me.get("username") or ""))
+            _well_again(told)
             await _register(api)
             return True
         except ChannelError as error:
             if error.status in UNAUTHORIZED:
                 log.error(WRONG_TOKEN, extra={"action": "wrong_token"})
                 return False
+            told = _tell(error, told)
             await clock.sleep(_pause(error, tries))
             tries += 1
 
 
 async def _register(api: BotApi) -> None:
+    """Commands work without being listed, so that nothing waits for the list."""
     for language in LANGUAGES:
         commands = [{"command": name, "description": say(text, language)} for name, text in MENU]
         params: dict[str, Any] = {"commands": commands} | ({} if language == "en" else {"language_code": language})
-        await api.call("setMyCommands", **params)
+        try:
+            await api.call("setMyCommands", **params)
+        except ChannelError as error:
+            log.warning(NO_MENU, error, extra={"action": "no_menu"})
+            return
+
+
+async def look_for_webhook(api: BotApi) -> None:
+    """Say so where messages are to be brought, and Telegram has no address to bring them to."""
+    try:
+        info = await api.call("getWebhookInfo")
+    except ChannelError as error:
+        log.info("Whether a webhook is set is not known: %s", error, extra={"action": "webhook_unknown"})
+        return
+    if not info.get("url"):
+        log.warning(NO_WEBHOOK, extra={"action": "no_webhook"})
 
 
 async def poll(api: BotApi, clock: Clock, take: Take) -> None:

@@ -3,6 +3,7 @@
 Source: core.telegram.org/bots/api, getMe, setWebhook, getUpdates and Deep linking.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -15,8 +16,11 @@ from app.sentences import ASK_ZONE, HELLO, LANGUAGES, MENU, say
 
 TRIES = 3
 POLL_S = 25
-POLLS = 24
-"""How long the person at the terminal has to press start: ten minutes."""
+PAIR_WITHIN_S = 600.0
+"""How long the person at the terminal has to press start."""
+LOOK_AGAIN_S = 1.0
+MOST_UPDATES = 100
+"""How many waiting updates Telegram shows at once."""
 UPDATES = ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"]
 
 WELCOME = "First the bot: write /newbot to @BotFather in Telegram, follow it, and copy the token it gives you."
@@ -27,6 +31,10 @@ WAYS = (
 PAIR = "Now you: open {link} and press Start, or send {code} to @{name}. Waiting (ten minutes; Ctrl-C leaves) ..."
 DONE = "{name} is paired as admin and got a hello. Start the service: `moab serve`. /pair in the chat invites others."
 BUSY = "Another program fetches the messages of this bot, perhaps a running `moab serve`: stop it, then run this again."
+FULL = (
+    "A hundred messages wait for this bot already, so yours cannot be seen among them. Start `moab serve`: it takes "
+    "them in, and its log has a code for you."
+)
 NOBODY = "Nobody sent the code in time. Run `moab setup telegram` again, or start `moab serve`: its log has one too."
 
 
@@ -47,12 +55,13 @@ async def set_up_bot(desk: Desk, connect: Callable[[str], Bot]) -> None:
         desk.say(WAYS)
         address = _address(await desk.ask("Public address, such as https://moab.example.org (empty: fetch)"))
         await _register(bot)
-        desk.keep(telegram_bot_token=token)
+        desk.keep(telegram_bot_token=token, telegram_webhook_secret="")  # a secret whose webhook is gone hears nobody
         await bot.call("deleteWebhook")
         person = await _paired(desk, bot, name)
         desk.keep(telegram_allowed_chats=_with(desk.settings.telegram_allowed_chats, str(person["id"])))
         desk.keep(approval_admins=_with(desk.settings.approval_admins, f"telegram:{person['id']}"))
-        desk.keep(telegram_webhook_secret=await _webhook(desk, bot, address) if address else "")
+        if address:
+            desk.keep(telegram_webhook_secret=await _webhook(desk, bot, address))
         desk.say(DONE.format(name=person.get("first_name") or person["id"]))
     finally:
         await bot.close()
@@ -91,15 +100,29 @@ async def _paired(desk: Desk, bot: Bot, name: str) -> Mapping[str, Any]:
     """The first person who sends the code, greeted. Raises BadInput when nobody does."""
     code = new_code(secrets.token_bytes(5))
     desk.say(PAIR.format(link=f"https://t.me/{name}?start={code}", code=code, name=name))
-    for _ in range(POLLS):
-        for update in await _updates(bot):
+    try:
+        async with asyncio.timeout(PAIR_WITHIN_S):
+            update = await _brought(bot, code)
+    except TimeoutError as error:
+        raise BadInput(NOBODY) from error
+    message = update["message"]
+    await bot.call("getUpdates", offset=int(update["update_id"]) + 1, limit=1, timeout=0)
+    await bot.call("sendMessage", chat_id=message["chat"]["id"], text=_hello(message["from"]))
+    return dict(message["from"])
+
+
+async def _brought(bot: Bot, code: str) -> Mapping[str, Any]:
+    """The update that brings the code. What waits already makes every question answer at once, hence the pause."""
+    while True:
+        found = await _updates(bot)
+        for update in found:
             message = update.get("message") or {}
-            person = message.get("from") or {}
-            if code == read_code(str(message.get("text") or "").removeprefix("/start")) and person.get("id"):
-                await bot.call("getUpdates", offset=int(update["update_id"]) + 1, limit=1, timeout=0)
-                await bot.call("sendMessage", chat_id=message["chat"]["id"], text=_hello(person))
-                return dict(person)
-    raise BadInput(NOBODY)
+            is_it = code == read_code(str(message.get("text") or "").removeprefix("/start"))
+            if is_it and (message.get("from") or {}).get("id"):
+                return update
+        if len(found) >= MOST_UPDATES:
+            raise BadInput(FULL)
+        await asyncio.sleep(LOOK_AGAIN_S)
 
 
 async def _updates(bot: Bot) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from app.channels import telegram_setup
 from app.channels.telegram import set_up
 from app.config import Settings
 from app.errors import BadInput, ChannelError
@@ -22,10 +23,11 @@ async def telegram():
 class Desk:
     """A person at a terminal who answers from a list, and presses start as soon as the code is shown."""
 
-    def __init__(self, telegram, *answers, presses=True, allowed=""):
+    def __init__(self, telegram, *answers, presses=True, allowed="", secret=""):
         self.telegram, self.answers, self.presses = telegram, list(answers), presses
         self.said, self.kept = [], {}
         self._given = {"telegram_api_base_url": telegram.url, "telegram_allowed_chats": allowed}
+        self.kept |= {"telegram_webhook_secret": secret} if secret else {}
 
     @property
     def settings(self):
@@ -33,8 +35,12 @@ class Desk:
 
     def say(self, text):
         self.said.append(text)
+        if "?start=" in text and self.presses:
+            self.press(text)
+
+    def press(self, text):
         found = re.search(r"\?start=(\w{8})", text)
-        if found and self.presses:
+        if found:
             chat = {"id": ADA["id"], "type": "private"}
             self.telegram.push({"update_id": 6, "message": {"from": {"id": 9}, "chat": {"id": 9}, "text": "hello?"}})
             text = f"/start {found[1]}"
@@ -96,9 +102,31 @@ async def test_another_poller_is_explained(telegram):
         await set_up(Desk(telegram, TOKEN, ""))
 
 
-async def test_nobody_who_presses_start_ends_it(telegram):
+async def test_nobody_who_presses_start_ends_it_and_a_webhook_that_is_gone_has_no_secret(telegram, monkeypatch):
+    monkeypatch.setattr(telegram_setup, "PAIR_WITHIN_S", 0.3)
+    desk = Desk(telegram, TOKEN, "https://moab.example.org", presses=False, secret="of-the-old-webhook")
     with pytest.raises(BadInput, match="Nobody sent the code in time"):
-        await asyncio.wait_for(set_up(Desk(telegram, TOKEN, "", presses=False)), 20)
+        await asyncio.wait_for(set_up(desk), 20)
+    assert desk.kept["telegram_webhook_secret"] == ""
+
+
+async def test_what_waits_already_does_not_use_up_the_patience(telegram, monkeypatch):
+    monkeypatch.setattr(telegram_setup, "LOOK_AGAIN_S", 0.001)
+    telegram.push({"update_id": 3, "message": {"from": ADA, "chat": {"id": 5001, "type": "private"}, "text": "/start"}})
+    desk = Desk(telegram, TOKEN, "", presses=False)
+    setting_up = asyncio.create_task(set_up(desk))
+    await telegram.wait_for("getUpdates", 40)
+    assert not setting_up.done()
+    desk.press(next(line for line in desk.said if "?start=" in line))
+    await setting_up
+    assert desk.kept["telegram_allowed_chats"] == "5001"
+
+
+async def test_a_code_that_cannot_be_seen_among_a_hundred_is_said_to_be_so(telegram):
+    for number in range(100):
+        telegram.push({"update_id": number, "message": {"from": {"id": 9}, "chat": {"id": 9}, "text": "hello?"}})
+    with pytest.raises(BadInput, match="A hundred messages wait"):
+        await set_up(Desk(telegram, TOKEN, ""))
 
 
 async def test_telegram_out_of_reach_is_said(telegram):

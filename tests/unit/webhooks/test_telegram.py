@@ -214,8 +214,9 @@ class Service:
     def __init__(self):
         self.accepted = []
         self.fault = None
+        self.bot = Bot("123", "moab_bot")
         self.app = FastAPI()
-        router = telegram_router(self.accept, secret=SECRET, who=lambda: Bot("123", "moab_bot"))
+        router = telegram_router(self.accept, secret=SECRET, who=lambda: self.bot)
         self.app.include_router(router)
 
     async def accept(self, event):
@@ -235,6 +236,16 @@ async def test_a_message_is_accepted_before_the_answer():
     response = await service.post(update())
     assert (response.status_code, response.json()) == (200, {})
     assert [event.message for event in service.accepted] == ["hello"]
+
+
+async def test_a_group_is_heard_again_once_the_bot_knows_its_name():
+    service = Service()
+    service.bot = Bot("123")
+    in_group = update("@moab_bot hello", chat_id=-5, chat_type="supergroup")
+    assert (await service.post(in_group)).status_code == 503 and service.accepted == []
+    assert (await service.post(update())).status_code == 200
+    service.bot = Bot("123", "moab_bot")
+    assert (await service.post(in_group)).status_code == 200 and len(service.accepted) == 2
 
 
 @pytest.mark.parametrize("secret", [None, "wrong"])

@@ -13,7 +13,7 @@ from app.errors import ChannelError
 from app.sentences import LANGUAGES
 from tests.fakes.telegram_server import TOKEN, TelegramServer
 from webhooks import telegram
-from webhooks.telegram_listen import ANOTHER_POLLER, WEBHOOK_IS_SET, WRONG_TOKEN, Itself, introduce, poll
+from webhooks.telegram_listen import ANOTHER_POLLER, NO_WEBHOOK, WEBHOOK_IS_SET, WRONG_TOKEN, Itself, introduce, poll
 from webhooks.telegram_said import Bot
 from webhooks.way_in import Door
 
@@ -131,6 +131,22 @@ async def test_the_bot_learns_its_name_and_registers_its_commands_in_every_langu
     assert [params.get("language_code", "en") for params in registered] == list(LANGUAGES)
     assert {"command": "stop", "description": "End what I am doing"} in registered[0]["commands"]
     assert {"command": "stop", "description": "Beenden, was ich tue"} in registered[1]["commands"]
+
+
+async def test_who_cannot_be_reached_is_said_once_and_a_refused_menu_holds_nothing_up(caplog):
+    away = ChannelError("getMe: Telegram cannot be reached")
+    api = Api(away, away, {"username": "moab_bot"}, ChannelError("setMyCommands: Bad Request", 400))
+    assert await introduce(api, Times(), Itself(Bot("123456")))
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings[0] == str(away) and "list of commands" in warnings[1] and len(warnings) == 2
+
+
+@pytest.mark.parametrize(("info", "warned"), [({"url": ""}, True), ({"url": "https://moab.example.org"}, False)])
+async def test_a_secret_without_a_webhook_is_warned_of(caplog, info, warned):
+    api = Api({"username": "moab_bot"}, *[True] * len(LANGUAGES), info)
+    settings = Settings(_env_file=None, telegram_bot_token=TOKEN, telegram_webhook_secret="s3cret")
+    await telegram.way_in(Door(settings, Times(), api, None, None, None)).listen()
+    assert (NO_WEBHOOK in caplog.text) is warned
 
 
 async def test_with_only_a_token_updates_are_fetched_and_buttons_answered():
