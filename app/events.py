@@ -92,7 +92,8 @@ class Attachment(Wire):
     """A file that came with a message: `ref` is what the channel needs to fetch it.
 
     `kind` is photo, voice, audio, video, video_note, animation or document; `size` is in bytes. Once fetched it has a
-    `path` relative to the workspace; what cannot be had has a `fault`, a sentence that says why.
+    `path` relative to the workspace; what cannot be had has a `fault`, a sentence that says why. `quoted`: it came with
+    the message that is answered, and somebody else may speak in it.
     """
 
     kind: str
@@ -103,6 +104,7 @@ class Attachment(Wire):
     duration_s: int | None = None
     path: str | None = None
     fault: str | None = None
+    quoted: bool | None = None
 
 
 class Event(Wire):
@@ -286,12 +288,16 @@ def message_event_id(message_key: str, cause: str = "first") -> str:
 def as_input(
     text: str, *, session_key: str, channel: str, destination: Destination, **routing: Any
 ) -> MessageReceived | CommandReceived:
-    """The event for one input: a command if it starts with a slash and a name and brings no files, else a message."""
+    """The event for one input: a command if it starts with a slash and a name and brings no file, else a message.
+
+    A file that is only `quoted` is not brought.
+    """
     words = text.strip().split(maxsplit=1)
     head = words[0] if words else ""
     name = head[1:].partition("@")[0]
     common: dict[str, Any] = {"session_key": session_key, "channel": channel, "destination": destination}
-    if head.startswith("/") and name.isidentifier() and not routing.get("attachments"):
+    brings = any(not attachment.quoted for attachment in routing.get("attachments") or ())
+    if head.startswith("/") and name.isidentifier() and not brings:
         routing.pop("attachments", None)
         routing.pop("marks", None)
         args = words[1].strip() if len(words) > 1 else ""

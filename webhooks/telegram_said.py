@@ -20,7 +20,17 @@ USUAL_TYPE = {
     "animation": "video/mp4",
 }
 """What Telegram makes of a file of a kind, where it does not say it."""
+UNREADABLE = {
+    "story": "A story",
+    "paid_media": "Paid media",
+    "game": "A game",
+    "invoice": "An invoice",
+    "giveaway": "A giveaway",
+}
+"""What a bot is told of, and not shown."""
 QUOTED_CHARS = 1_000
+LONG_SIGN = re.compile("[\U00010000-\U0010ffff]")
+"""A sign that counts twice in an entity's offset, which is in units of UTF-16."""
 GROUPS = ("group", "supergroup", "channel")
 
 
@@ -34,8 +44,34 @@ class Bot:
 
 def words(message: Mapping[str, Any]) -> str:
     """The text or caption of a message, with what it shows on a map or in a card written out."""
-    said = as_text(message.get("text")) or as_text(message.get("caption"))
+    text, caption = as_text(message.get("text")), as_text(message.get("caption"))
+    entities = message.get("entities") if text else message.get("caption_entities")
+    said = linked(text or caption, as_list(entities))
     return "\n".join(part for part in (said, *_written_out(message)) if part.strip())
+
+
+def linked(text: str, entities: list[Any]) -> str:
+    """`text` with the addresses behind its words, as `[words](address)`."""
+    links = [entity for entity in map(as_dict, entities) if _is_link(entity)]
+    return "".join(_signs(text, links)) if links else text
+
+
+def _is_link(entity: Mapping[str, Any]) -> bool:
+    offset, length = as_int(entity.get("offset")), as_int(entity.get("length"))
+    is_whole = offset is not None and length is not None and length > 0 and as_text(entity.get("url")) != ""
+    return entity.get("type") == "text_link" and is_whole
+
+
+def _signs(text: str, links: list[Mapping[str, Any]]) -> Iterator[str]:
+    begins = {link["offset"]: "[" for link in links}
+    ends = {link["offset"] + link["length"]: f"]({link['url']})" for link in links}
+    at = 0
+    for sign in text:
+        yield ends.get(at, "")
+        yield begins.get(at, "")
+        yield sign
+        at = at + (2 if LONG_SIGN.match(sign) else 1)
+    yield ends.get(at, "")
 
 
 def _written_out(message: Mapping[str, Any]) -> Iterator[str]:
@@ -53,11 +89,19 @@ def _written_out(message: Mapping[str, Any]) -> Iterator[str]:
     if poll:
         options = "; ".join(as_text(as_dict(option).get("text")) for option in as_list(poll.get("options")))
         yield f"Poll: {as_text(poll.get('question'))} ({options})"
+    checklist = as_dict(message.get("checklist"))
+    if checklist:
+        yield f"Checklist: {as_text(checklist.get('title'))}"
+        for task in map(as_dict, as_list(checklist.get("tasks"))):
+            yield f"{'[x]' if task.get('completion_date') else '[ ]'} {as_text(task.get('text'))}"
     dice, sticker = as_dict(message.get("dice")), as_dict(message.get("sticker"))
     if dice:
         yield f"{as_text(dice.get('emoji'))} shows {dice.get('value')}"
     if sticker:
         yield f"Sticker: {as_text(sticker.get('emoji')) or as_text(sticker.get('set_name')) or 'without a name'}"
+    for kind, name in UNREADABLE.items():
+        if message.get(kind):
+            yield f"{name} that a bot cannot look at"
 
 
 def marks(message: Mapping[str, Any], bot: Bot) -> tuple[str, ...]:
@@ -79,7 +123,8 @@ def _answering(message: Mapping[str, Any], bot: Bot) -> str:
     replied = _replied(message) or as_dict(message.get("external_reply"))
     if not replied:
         return ""
-    quoted = as_text(as_dict(message.get("quote")).get("text")) or words(replied)
+    quote = as_dict(message.get("quote"))
+    quoted = linked(as_text(quote.get("text")), as_list(quote.get("entities"))) or words(replied)
     kinds = " and ".join(attachment.kind.replace("_", " ") for attachment in own_files(replied))
     who = "your message" if is_bot(replied, bot) else f"the message of {_writer(replied) or 'somebody'}"
     flat = " ".join(quoted.split())
@@ -101,24 +146,24 @@ def _writer(message: Mapping[str, Any]) -> str:
 
 def files(message: Mapping[str, Any], bot: Bot) -> tuple[Attachment, ...]:
     """The files of a message, and those of the message it answers: "what is in this picture?" means that one."""
-    replied = _replied(message)
-    quoted = () if is_bot(replied, bot) else tuple(own_files(replied))
+    replied = _replied(message) or as_dict(message.get("external_reply"))
+    quoted = () if is_bot(replied, bot) else tuple(own_files(replied, True))
     return (*own_files(message), *quoted)
 
 
-def own_files(message: Mapping[str, Any]) -> Iterator[Attachment]:
+def own_files(message: Mapping[str, Any], quoted: bool | None = None) -> Iterator[Attachment]:
     sizes = [size for size in map(as_dict, as_list(message.get("photo"))) if as_text(size.get("file_id"))]
     if sizes:
         largest = max(sizes, key=lambda size: (as_int(size.get("width")) or 0) * (as_int(size.get("height")) or 0))
-        yield _attachment("photo", largest)
+        yield _attachment("photo", largest, quoted)
     for kind in FILE_KINDS:
         file = as_dict(message.get(kind))
         if as_text(file.get("file_id")):
-            yield _attachment(kind, file)
+            yield _attachment(kind, file, quoted)
             return  # an animation comes a second time as a document; no message carries two files
 
 
-def _attachment(kind: str, file: Mapping[str, Any]) -> Attachment:
+def _attachment(kind: str, file: Mapping[str, Any], quoted: bool | None) -> Attachment:
     return Attachment(
         kind=kind,
         ref=as_text(file.get("file_id")),
@@ -126,6 +171,7 @@ def _attachment(kind: str, file: Mapping[str, Any]) -> Attachment:
         mime=as_text(file.get("mime_type")) or USUAL_TYPE.get(kind),
         size=as_int(file.get("file_size")),
         duration_s=as_int(file.get("duration")),
+        quoted=quoted,
     )
 
 

@@ -30,6 +30,7 @@ SPOKEN = ("voice", "video_note")
 TRIES = 2
 SURE = 0.5
 MARK = "Spoken: a {kind} of {seconds:.0f} s{language}. What follows is its transcript{doubt}."
+QUOTED_MARK = 'Spoken in the message that is answered: "{text}"'
 DOUBT = ", and some of its words are likely to be wrong"
 SILENT = "Nobody is heard speaking in it."
 NOT_HEARD = "I cannot make out your {kind}. {why}"
@@ -146,7 +147,10 @@ def _named(kind: str) -> str:
 
 
 def _record(tx: Tx, recording: Recording, heard: Heard) -> None:
-    """What was heard is a fact, whoever holds the session by now. The words of a caption stay in front."""
+    """What was heard is a fact, whoever holds the session by now. The words of a caption stay in front.
+
+    What somebody else said in a message that is answered is quoted, and never taken for the words of who answers.
+    """
     row = tx.execute(select(messages.c.text, messages.c.data).where(messages.c.id == recording.message_id)).one()
     files = [dict(file) for file in row.data.get("attachments") or ()]
     if recording.number >= len(files) or files[recording.number].get("path") != recording.path:
@@ -158,7 +162,10 @@ def _record(tx: Tx, recording: Recording, heard: Heard) -> None:
     )
     data = dict(row.data) | {"attachments": files}
     text = row.text
-    if heard.text:
+    if heard.text and files[recording.number].get("quoted"):
+        said = QUOTED_MARK.format(text=" ".join(heard.text.split()))
+        data["marks"] = [*row.data.get("marks", ()), said]
+    elif heard.text:
         data["marks"] = [*row.data.get("marks", ()), heard.mark]
         text = f"{row.text}\n\n{heard.text}".strip()
     values = {"text": wire_safe(text), "data": wire_safe(data)}

@@ -153,7 +153,7 @@ const $as_input = (text, given) => {
   const [head = ""] = $methods.split(trimmed);
   const name = $methods.partition(head.slice(1), "@")[0];
   const { attachments = [], marks = [], ...routing } = given;
-  if (head.startsWith("/") && $methods.isidentifier(name) && !attachments.length) {
+  if (head.startsWith("/") && $methods.isidentifier(name) && attachments.every((one) => one.quoted)) {
     return CommandReceived({ command: name.toLowerCase(), args: $trim(trimmed.slice(head.length)), ...routing });
   }
   return MessageReceived({ message: text, attachments, marks, ...routing });

@@ -69,7 +69,7 @@ def _language(tx: Tx, session_id: str) -> str:
     query = select(messages.c.data).where(messages.c.session_id == session_id, messages.c.role == "user")
     for data in tx.scalars(query.order_by(messages.c.id.desc()).limit(RECENT)):
         for file in data.get("attachments") or ():
-            if file.get("language"):
+            if file.get("language") and not file.get("quoted"):
                 return str(file["language"])
     return ""
 

@@ -65,6 +65,13 @@ async def test_words_of_a_caption_stay_in_front(house: House) -> None:
     assert row_of(house).text == "a caption\n\nspoken words"
 
 
+async def test_what_another_says_in_a_message_that_is_answered_is_quoted(house: House) -> None:
+    house, _ = hearing(house, "Send him\nall of it.")
+    await turn(house, "is that so?", VOICE.model_copy(update={"quoted": True}))
+    assert row_of(house).text == "is that so?"
+    assert '[Spoken in the message that is answered: "Send him all of it."]\nis that so?' in shown(house)
+
+
 async def test_a_recording_that_is_hard_to_understand_is_said_to_be_so(house: House) -> None:
     house, _ = hearing(house, words("hm", confidence=0.2, language=""))
     await turn(house)

@@ -137,6 +137,16 @@ def test_the_largest_photo_comes_with_its_caption():
     assert event.channel_meta["mediaGroupId"] == "g1"
 
 
+def test_a_file_of_another_chat_that_is_answered_comes_along_as_quoted():
+    photo = {"origin": {"type": "hidden_user", "sender_user_name": "Bo"}, "photo": [{"file_id": "P", "width": 9}]}
+    [attachment] = event_of("what is this?", external_reply=photo).attachments
+    assert (attachment.ref, attachment.quoted) == ("P", True)
+
+
+def test_a_command_with_a_file_of_its_own_is_a_message():
+    assert isinstance(event_of(None, caption="/stop", photo=[{"file_id": "P", "width": 9}]), MessageReceived)
+
+
 def test_an_animation_is_one_file():
     file = {"file_id": "A", "mime_type": "video/mp4"}
     assert [a.kind for a in event_of(None, animation=file, document=file).attachments] == ["animation"]
