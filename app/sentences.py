@@ -27,6 +27,7 @@ FAILED = "Something went wrong inside me and I could not finish this (run {run_i
 NOTHING_DONE = "Nothing was changed by it."
 WAS_DONE = "Before that I had done: {done}."
 MAY_BE_DONE = "This may or may not have happened: {unsure}; please look before you repeat it."
+IN_GROUP = "Mention me in your answer."
 UNHEARD = "I could not get to your message, although I tried several times."
 TRY_AGAIN = 'Your message is kept: say "again" to have me try once more, or put it in other words.'
 
@@ -103,6 +104,12 @@ OTHERS: dict[str, tuple[str, str, str, str]] = {
         "Il n'y a pas de fuseau horaire {zone}. Accepté : un nom comme Europe/Paris.",
         "No existe la zona horaria {zone}. Se acepta un nombre como Europe/Madrid.",
         "Não existe o fuso horário {zone}. Aceita-se um nome como America/Sao_Paulo.",
+    ),
+    IN_GROUP: (
+        "Erwähne mich in deiner Antwort.",
+        "Mentionnez-moi dans votre réponse.",
+        "Mencióname en tu respuesta.",
+        "Mencione-me na sua resposta.",
     ),
     OLD_BUTTON: (
         "Dieser Knopf ist von früher und bewirkt nichts mehr.",

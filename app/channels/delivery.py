@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from app.channels import outbox
-from app.channels.channel import Absent, Channel, Later, Refused, SendResult, Sent, Unknown
+from app.channels.channel import Absent, Channel, Later, SendResult, Sent, Unknown
 from app.channels.outbox import Blocked, Delivery
 from app.clock import Clock
 from app.db import Database, Tx
@@ -60,7 +60,7 @@ async def deliver_next(
 
 async def _send(channel: Channel | None, delivery: Delivery) -> SendResult | Doubt:
     if channel is None:
-        return Refused(f"the channel {delivery.channel} is not configured")
+        return Later(None, f"the channel {delivery.channel} is not configured")  # a start without its token is mended
     result = await channel.send(delivery.destination, delivery.part)
     if not isinstance(result, Unknown):
         return result

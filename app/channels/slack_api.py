@@ -18,8 +18,11 @@ CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 UPLOAD_S = 60.0
 
 NOT_HANDED_OVER = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.InvalidURL)
-BUSY = {"ratelimited", "rate_limited", "service_unavailable", "request_timeout", "team_added_to_org"}
-"""Errors that a later try may not meet; nothing was done."""
+BUSY = {
+    *("ratelimited", "rate_limited", "service_unavailable", "request_timeout", "team_added_to_org"),
+    *("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"),
+}
+"""Errors that a later try may not meet; nothing was done. A wrong token is mended by who runs the service."""
 DOUBTFUL = {"internal_error", "fatal_error"}
 """Of these Slack says that some of it may have been done."""
 BLOCK_FAULTS = {

@@ -154,7 +154,9 @@ class TelegramChannel:
             return Later(None, answer.reason)
         if not answer.ok:
             asked = result_of(answer)
-            return asked if isinstance(asked, Later) else Refused(f"Telegram does not give the file: {answer.reason}.")
+            if isinstance(asked, Refused):
+                return Refused(f"Telegram does not give the file: {answer.reason}.")
+            return asked if isinstance(asked, Later) else Later(None, answer.reason)
         path = str((answer.body.get("result") or {}).get("file_path") or "")
         return await self._download(path, to, limit_bytes) if path else Refused("Telegram does not give the file.")
 

@@ -9,6 +9,10 @@ import httpx
 from app.channels.channel import Later, Refused, SendResult, Sent, Unknown
 from app.events import Destination
 
+OF_THE_BOT = (httpx.codes.UNAUTHORIZED, httpx.codes.NOT_FOUND)
+"""Telegram does not know the token: no fault of a part or a chat, and mended by who runs the service."""
+GATEWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)
+"""Said by what stands in front of the Bot API, which may have handed the part on."""
 MARKUP_FAULT = re.compile(r"entit", re.IGNORECASE)
 EDIT_FAULT = re.compile(r"message to edit|message can't be edited|MESSAGE_ID_INVALID", re.IGNORECASE)
 KIND_FAULT = re.compile(r"photo|image|voice", re.IGNORECASE)
@@ -33,8 +37,11 @@ def result_of_edit(answer: Answer | Later | Unknown, part: Mapping[str, Any]) ->
         return answer
     if answer.status == httpx.codes.BAD_REQUEST and "not modified" in answer.reason:
         return Sent({"messageId": part["edit"]})
+    came = result_of(answer)
+    if isinstance(came, Unknown):
+        return Later(None, came.reason)
     gone = answer.status == httpx.codes.BAD_REQUEST and EDIT_FAULT.search(answer.reason)
-    return None if gone and part.get("preview") else result_of(answer)
+    return None if gone and part.get("preview") else came
 
 
 def result_of(answer: Answer, destination: Destination | None = None) -> SendResult:
@@ -47,11 +54,14 @@ def result_of(answer: Answer, destination: Destination | None = None) -> SendRes
         return Sent({"messageId": message.get("message_id"), "chatId": chat_id}, moved)
     if answer.status == httpx.codes.TOO_MANY_REQUESTS:
         return Later(_seconds(answer.parameters.get("retry_after")), answer.reason, crowded=True)
+    if answer.status in OF_THE_BOT:
+        return Later(None, answer.reason)
     if 400 <= answer.status < 500:
         return Refused(answer.reason)
     if answer.status == httpx.codes.OK:
         return Unknown("Telegram's answer could not be read.")
-    return Later(None, answer.reason)
+    doubtful = answer.status in GATEWAY or not answer.body
+    return Unknown(answer.reason) if doubtful else Later(None, answer.reason)
 
 
 def mended(params: Mapping[str, Any], answer: Answer) -> dict[str, Any] | None:

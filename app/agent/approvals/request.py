@@ -186,5 +186,7 @@ def _prompt(tx: Tx, harness: Harness, flow: Flow, call: Call) -> dict[str, Any] 
     _wait_for(tx, flow, row)  # a call beside this one may have taken it back
     language = outbox.language_of(tx, row.request["sessionId"])
     until = harness.daily_log.local(row.expires_at)
-    text, buttons = prompt_of(row, approvals.arguments_of(tx, row), until, language)
+    said = approvals.speaker(tx, row.request["sessionId"])
+    group = said is not None and bool(said.channel_meta.get("group"))
+    text, buttons = prompt_of(row, approvals.arguments_of(tx, row), until, language, group=group)
     return put_notice(tx, harness, row, prompt_key(row), "prompt", text, {"buttons": buttons})

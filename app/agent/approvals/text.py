@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from app.sentences import say
+from app.sentences import IN_GROUP, say
 from app.sessions.approvals import Approval, State
 
 SHOWN_CHARACTERS = 2_400
@@ -17,11 +17,16 @@ Buttons = list[list[dict[str, str]]]
 """Rows of buttons; each has `text`, and `data`: the command that pressing it stands for, without the slash."""
 
 
-def prompt_of(row: Approval, arguments: str, until: datetime, language: str = "") -> tuple[str, Buttons]:
-    """The prompt of a request as markdown, and its buttons. `arguments` are the call's, `until` is local time."""
+def prompt_of(
+    row: Approval, arguments: str, until: datetime, language: str = "", *, group: bool = False
+) -> tuple[str, Buttons]:
+    """The prompt of a request as markdown, and its buttons. `arguments` are the call's, `until` is local time.
+
+    In a `group` the agent hears only what is meant for it, and a prompt says how to say so.
+    """
     ends = f"Open until {until:%H:%M}" + (f" on {until:%d %B}." if until.date() != row.created_at.date() else ".")
     if row.kind == "question":
-        return _question(row.id, row.request["arguments"], ends)
+        return _question(row.id, row.request["arguments"], ends, say(IN_GROUP, language) if group else "")
     text = (
         f"May I run **{row.tool}**?\n\n{fenced(shown(row.tool, arguments))}\n\nIn {row.request['folder']}. "
         f"/approve {row.id} or /deny {row.id} [reason]. {ends}"
@@ -30,10 +35,11 @@ def prompt_of(row: Approval, arguments: str, until: datetime, language: str = ""
     return text, [[{"text": word, "data": f"{verb} {row.id}"} for word, verb in words]]
 
 
-def _question(approval_id: str, arguments: Mapping[str, Any], ends: str) -> tuple[str, Buttons]:
+def _question(approval_id: str, arguments: Mapping[str, Any], ends: str, where: str) -> tuple[str, Buttons]:
     choices = list(arguments.get("choices") or ())
     listed = "".join(f"\n{number}. {choice}" for number, choice in enumerate(choices, 1))
-    how = "Answer with a number or one of these words." if choices else "Your next message is the answer."
+    free = where or "Your next message is the answer."
+    how = f"Answer with a number or one of these words. {where}".rstrip() if choices else free
     buttons = [
         [{"text": choice[:BUTTON_CHARACTERS], "data": f"answer {approval_id} {number}"}]
         for number, choice in enumerate(choices, 1)

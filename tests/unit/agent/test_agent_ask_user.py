@@ -49,6 +49,15 @@ async def ask(life: Embedded, **arguments: Any) -> str:
     return number
 
 
+@pytest.mark.parametrize("choices", [[], ["red", "blue"]])
+async def test_where_many_speak_the_question_says_how_to_answer(life: Embedded, choices: list[str]) -> None:
+    """There the next message is not for the agent unless it says so."""
+    life.house.model.answers = [wishes(("ask_user", {"question": "Which?", "choices": choices})), Completion("Thanks.")]
+    await life.send(said("paint it", "k1").model_copy(update={"channel_meta": {"group": True, "languageCode": "de"}}))
+    prompt = life.house.channel.sent[-1]
+    assert "Erwähne mich in deiner Antwort." in prompt and "next message" not in prompt
+
+
 def told(life: Embedded) -> str:
     """What the model was told last."""
     last = life.house.model.requests[-1][1][-1]

@@ -89,6 +89,7 @@ async def test_buttons_stand_under_the_text_and_an_edit_takes_them_away(slack, c
     [
         ({"kind": "rate_limit", "retry_after": 37}, Later(37.0, "Slack says ratelimited.")),
         ({"kind": "error", "error": "service_unavailable"}, Later(None, "Slack says service_unavailable.")),
+        ({"kind": "error", "error": "token_revoked"}, Later(None, "Slack says token_revoked.")),
         ({"kind": "error", "error": "channel_not_found"}, Refused("Slack says channel_not_found.")),
         (
             {"kind": "error", "error": "missing_scope", "needed": "chat:write"},

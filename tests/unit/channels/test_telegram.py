@@ -98,9 +98,7 @@ async def test_a_rate_limit_without_a_time_has_the_default(telegram, channel):
     assert await channel.send(HERE, PART) == Later(None, "Too Many Requests", crowded=True)
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"), [("forbidden", "blocked"), ("chat_not_found", "chat not found"), ("unauthorized", "Unauth")]
-)
+@pytest.mark.parametrize(("kind", "words"), [("forbidden", "blocked"), ("chat_not_found", "chat not found")])
 async def test_what_telegram_will_never_take_is_refused(telegram, channel, kind, words):
     telegram.script({"kind": kind})
     result = await channel.send(HERE, PART)
@@ -108,8 +106,17 @@ async def test_what_telegram_will_never_take_is_refused(telegram, channel, kind,
     assert len(telegram.calls("sendMessage")) == 1
 
 
-@pytest.mark.parametrize("kind", ["server_error", "bad_gateway"])
-async def test_a_fault_of_the_server_is_tried_later(telegram, channel, kind):
+async def test_what_stood_in_between_may_have_handed_the_part_on(telegram, channel):
+    status = {"kind": "status", "status": 504, "description": "Gateway Timeout"}
+    telegram.script({"kind": "bad_gateway"}, status)
+    assert isinstance(await channel.send(HERE, PART), Unknown)
+    assert isinstance(await channel.send(HERE, PART), Unknown)
+    telegram.script({"kind": "bad_gateway"})
+    assert isinstance(await channel.send(HERE, PART | {"edit": "1"}), Later), "a change may be made twice"
+
+
+@pytest.mark.parametrize("kind", ["server_error", "unauthorized"])
+async def test_a_fault_of_the_server_or_of_the_token_is_tried_later(telegram, channel, kind):
     telegram.script({"kind": kind})
     result = await channel.send(HERE, PART)
     assert isinstance(result, Later) and result.after_s is None and result.reason

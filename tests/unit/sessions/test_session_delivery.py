@@ -82,11 +82,11 @@ async def test_an_unknown_part_is_told_behind_the_rest(house: House) -> None:
     assert await states(house) == ["unknown", "sent", "sent"]
 
 
-async def test_a_channel_that_is_not_there_refuses(house: House) -> None:
+async def test_a_part_waits_for_a_channel_that_is_not_there(house: House) -> None:
     await put(house, "r2", "c", channel="gone")
-    assert (await deliver(house, "gone:7"))["kind"] == "done"
+    assert (await deliver(house, "gone:7"))["kind"] == "wait"
     (*_, row) = house.rows(deliveries.select().order_by(deliveries.c.id))
-    assert (row.state, row.reason) == ("failed", "the channel gone is not configured")
+    assert (row.state, row.reason) == ("pending", "the channel gone is not configured")
 
 
 async def test_many_runs_at_once_send_each_part_once_and_in_order(house: House) -> None:
