@@ -250,7 +250,7 @@ def _contradictions(fold: _Fold, states: Mapping[str, StepState]) -> Iterable[st
         yield f"The task is completed, but not its steps: {', '.join(sorted(unfinished))}."
     if fold.outside:
         yield f"The task is completed, but waits outside for {', '.join(sorted(fold.outside))}."
-    if any(block.step is None for block in fold.blocks):
+    if any(block.step is None or states[block.step] is StepState.COMPLETED for block in fold.blocks):
         yield "The task is completed and blocked."
 
 
@@ -269,7 +269,9 @@ def _started(fold: _Fold, seen: Observation) -> bool:
 def _progress(fold: _Fold, seen: Observation) -> bool:
     name = seen.step or ""
     step = fold.step(name)
-    if step.completed and not step.begun:
+    if step.completed and step.begun:
+        return False  # a report that was under way when the step was completed
+    if step.completed:
         fold.faults.add(f"Step {name} was completed before it started.")
     step.begun = True
     step.progressed_at = seen.at
@@ -319,8 +321,13 @@ def _resumed(fold: _Fold, seen: Observation) -> bool:
 
 
 def _replied(fold: _Fold, seen: Observation) -> bool:
-    """The owner's word settles what did not fit together; what it says of the task is observed after it, anew."""
+    """The owner's word settles what did not fit together; what it says of the task is observed after it, anew.
+
+    An answer to a question that crossed the completion of the task changes nothing.
+    """
     fold.replied_at = seen.at
+    if fold.completed and not fold.faults and not any(_contradictions(fold, fold.states())):
+        return False
     fold.faults.clear()
     fold.blocks.clear()
     fold.outside = {name: pending for name, pending in fold.outside.items() if not pending.is_suspicious}

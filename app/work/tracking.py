@@ -10,7 +10,7 @@ from app.db import Tx
 from app.errors import BadInput, NotFound
 from app.work import goals, ledger, supervision
 from app.work.observation import EVIDENCE, Branch, Kind, Observation, Status
-from app.work.projection import Derived, StepState
+from app.work.projection import Derived, StepState, Truth
 from app.work.supervision import Executor, Limits
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -86,7 +86,8 @@ def reply(tx: Tx, answer: Observation) -> Derived:
     Its step is the one that is worked on (A) or blocked (C). Raises BadInput if the branch lacks something.
     """
     before = ledger.derived(tx, answer.task_id)
-    return record(tx, answer, *_observed(before, answer.checked()))
+    crossed = before.truth_state is Truth.COMPLETED
+    return record(tx, answer, *(() if crossed else _observed(before, answer.checked())))
 
 
 def _observed(before: Derived, answer: Observation) -> Iterator[Observation]:

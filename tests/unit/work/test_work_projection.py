@@ -51,6 +51,13 @@ def test_the_current_step_is_the_first_that_is_worked_on_else_the_next() -> None
         (Line("a").see(1, Kind.STEP_PROGRESS, "x"), "Step x is not part of the workflow"),
         (Line().see(1, Kind.EXTERNAL_OBSERVED, source="render.example", job="film", status="pending"), "evidence"),
         (Line().see(1, Kind.BLOCKED_CONFIRMED, reason="NO_KEY").see(2, Kind.TASK_COMPLETED), "completed and blocked"),
+        (
+            Line("a")
+            .see(1, Kind.STEP_COMPLETED, "a")
+            .see(2, Kind.BLOCKED_CONFIRMED, "a", reason="NO_KEY")
+            .see(3, Kind.TASK_COMPLETED),
+            "completed and blocked",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_said_in_a_sentence(line: Line, sentence: str) -> None:
@@ -153,6 +160,19 @@ def test_the_owners_reply_settles_what_did_not_fit() -> None:
     assert line.derived.progressed_at == minutes(3), "a word is no progress"
     line.see(5, Kind.STEP_COMPLETED, "a").see(6, Kind.TASK_COMPLETED)
     assert line.derived.truth_state is Truth.COMPLETED
+
+
+@pytest.mark.parametrize("branch", list(Branch))
+def test_an_answer_that_crosses_the_completion_changes_nothing(branch: Branch) -> None:
+    line = Line("a").see(1, Kind.STEP_PROGRESS, "a").see(2, Kind.STEP_COMPLETED, "a").see(3, Kind.TASK_COMPLETED)
+    line.see(4, Kind.OWNER_REPLY_RECORDED, branch=branch)
+    assert (line.derived.truth_state, line.derived.ended_at) == (Truth.COMPLETED, minutes(3))
+
+
+def test_a_report_that_comes_after_the_completion_of_its_step_is_no_progress() -> None:
+    line = Line("a", "b").see(1, Kind.STEP_PROGRESS, "a").see(2, Kind.STEP_COMPLETED, "a")
+    line.see(9, Kind.STEP_PROGRESS, "a")
+    assert (line.derived.progressed_at, line.derived.inconsistencies) == (minutes(2), ())
 
 
 def test_giving_up_is_an_end() -> None:

@@ -115,6 +115,17 @@ async def test_the_answer_ends_the_asking(owned: House) -> None:
     assert await watch(owned) is None and len(asked(owned)) == 1
 
 
+@pytest.mark.parametrize("branch", [Branch.WORKING, Branch.DONE, Branch.BLOCKED, Branch.GIVEN_UP])
+async def test_an_answer_that_crosses_the_completion_opens_nothing_again(owned: House, branch: Branch) -> None:
+    await see(owned, Kind.STEP_COMPLETED, "a")
+    await see(owned, Kind.TASK_COMPLETED)
+    await beat(owned)
+    data = {"branch": branch, "reason": "NEEDS_A_PERSON"}
+    late = Observation(TASK, Kind.OWNER_REPLY_RECORDED, "r", owned.clock.now(), "owner", step="a", data=data)
+    assert (await owned.db.write(tracking.reply, late)).truth_state is Truth.COMPLETED
+    assert await watch(owned) is None and await beat(owned, 600) == []
+
+
 async def test_the_end_deletes_the_watch_and_no_observation(owned: House) -> None:
     await see(owned, Kind.STEP_COMPLETED, "a")
     await see(owned, Kind.TASK_COMPLETED)
