@@ -115,7 +115,7 @@ def to_event(update: Mapping[str, Any], *, bot: Bot) -> MessageReceived | Comman
     routing: dict[str, Any] = {
         "message_key": f"telegram:{bot.id}:{chat_id}:{message_id}",
         "sender": said.sender_of(message),
-        "channel_meta": _meta(message, chat, meant),
+        "channel_meta": _meta(message, chat, meant) | said.names_nobody(message, bot),
         "sent_at": _moment(message.get("date")),
         **_place(message, bot, chat_id, message_id),
     }

@@ -187,6 +187,13 @@ def is_meant(message: Mapping[str, Any], bot: Bot) -> bool:
     return by_name or _mention(bot).search(said) is not None
 
 
+def names_nobody(message: Mapping[str, Any], bot: Bot) -> dict[str, Any]:
+    """`unnamed` for a command of a group that does not say which bot it is for, and may be for another one."""
+    in_group = as_text(as_dict(message.get("chat")).get("type")) in GROUPS
+    is_bare = in_group and not is_bot(_replied(message), bot) and re.match(r"/[A-Za-z]\w*(\s|$)", words(message))
+    return {"unnamed": True} if is_bare else {}
+
+
 def is_for_another(text: str, bot: Bot) -> bool:
     """Whether a text is a command that names another bot."""
     named = re.match(r"/\w+@(\w+)", text.strip())

@@ -41,8 +41,10 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
         await _send_command(harness, event.model_copy(update={"behind": behind, "at_ms": at_ms}), key)
         return
     if event.edited is not None:
-        await _accept_edit(harness, event, key)
-        return
+        if not await harness.db.read(edits.is_first_heard, event, key):
+            await _accept_edit(harness, event, key)
+            return
+        event = event.model_copy(update={"edited": None})
     stored, answered = await harness.db.write(_store, harness, event, key)
     harness.notifier.publish(event.session_key)
     reach("deposit.committed")

@@ -20,14 +20,34 @@ def edit(tx: Tx, event: MessageReceived, event_key: str, now: datetime) -> Liter
     """What became of an edit of the message `event_key`; the same or an older one again changes nothing.
 
     A turn that has shown the old text to a model loses the session, so that it cannot answer what is no longer asked.
-    An edit of what is no message here (a command, or before our time) is nothing.
+    An edit of what is no message here (a command, or before our time) is nothing. One whose turn failed is open again.
     """
     row = tx.execute(select(messages).where(messages.c.message_key == event_key).with_for_update()).first()
     if row is None or not event.edited:
         return "nothing"
+    is_newer = _date(event.edited) > _date(str(row.data.get("edited", ""))) and wire_safe(event.message) != row.text
+    if row.state == "failed" and is_newer and session.is_open(tx, row.session_id):
+        _open_again(tx, row)
+        return _replace(tx, row, event, now)
     if row.state == "open":
         return _replace(tx, row, event, now)
     return _note(tx, row, event, now)
+
+
+def is_first_heard(tx: Tx, event: MessageReceived, event_key: str) -> bool:
+    """Whether only the edit says, in a group, that a message is meant for the agent, which never saw it before.
+
+    A command is not run by an edit, and has no row.
+    """
+    meant = bool(event.channel_meta.get("group")) and event.steers and not event.message.lstrip().startswith("/")
+    return meant and not deposit.is_stored(tx, event_key)
+
+
+def _open_again(tx: Tx, row: Any) -> None:
+    """It stands at the end of the conversation again."""
+    values = {"state": "open", "answered_by": None, "wakes": 0}
+    tx.execute(update(messages).where(messages.c.id == row.id).values(values))
+    deposit.carry_over(tx, row.session_id, row.session_id, row.id - 1)
 
 
 def _replace(tx: Tx, row: Any, event: MessageReceived, now: datetime) -> Literal["replaced", "nothing"]:

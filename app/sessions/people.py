@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, or_, select, update
 
 from app.db import Tx, insert_if_absent
 from app.events import wire_safe
@@ -85,6 +85,13 @@ def use_code(tx: Tx, code: str, who: Newcomer, now: datetime) -> bool:
     tx.execute(update(pairings).where(*mine).values(used_by=who.id, used_at=now))
     pair(tx, who, found.role, found.made_by, now)
     return True
+
+
+def is_expected(tx: Tx, code: str, now: datetime) -> bool:
+    """Whether somebody may mean this code: it was one, or another one is good now, which may have been mistyped."""
+    is_good = and_(pairings.c.used_by.is_(None), pairings.c.expires_at > now)
+    query = select(pairings.c.digest).where(or_(pairings.c.digest == _digest(code), is_good)).limit(1)
+    return tx.scalar(query) is not None
 
 
 def pair(tx: Tx, who: Newcomer, role: str, by: str, now: datetime) -> None:

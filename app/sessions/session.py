@@ -77,6 +77,12 @@ def open_session(tx: Tx, key: str, new_id: str, now: datetime, parent_id: str | 
     return find(tx, key) or new_id  # another process opened it between our look and our insert
 
 
+def is_open(tx: Tx, session_id: str) -> bool:
+    return (
+        tx.scalar(select(sessions.c.id).where(sessions.c.id == session_id, sessions.c.closed_at.is_(None))) is not None
+    )
+
+
 def claim(
     tx: Tx,
     session_id: str,

@@ -267,6 +267,8 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     """Carry out a command once per `command_key`; its answer becomes a delivery row. Answers with JSON."""
     if event.command == CHAT_MOVED:  # it came past the way in
         return await follow(harness, Move(event.channel, event.destination.chat_id, event.args))
+    if event.command not in COMMANDS and event.channel_meta.get("unnamed"):
+        return {"command": ""}  # another bot of the group is meant
     if not await admit_started(harness, event, command_key):
         return {"command": ""}
     on_files = event.command == "undo" and event.args.strip().lower() == "files"

@@ -88,6 +88,8 @@ def _turn_away(tx: Tx, harness: Harness, event: Input) -> list[dict[str, Any]]:
     people.forget_strangers(tx, now)
     people.note(tx, who, State.STRANGER, now)
     code, first = read_code(_given(event)), people.is_first_word(tx, who.id, now)
+    if isinstance(event, MessageReceived) and not people.is_expected(tx, code, now):
+        code = ""  # eight letters that are words
     if code and not first and known is not None and known.tries >= people.MAX_TRIES:
         return []
     if code and people.use_code(tx, code, who, now):

@@ -232,6 +232,13 @@ async def test_help_and_what_is_not_there(house: House, name: str, said: str) ->
     assert await say(house, name) == said
 
 
+async def test_in_a_group_an_unknown_command_that_names_no_bot_is_for_another(house: House) -> None:
+    meta = {"group": True, "unnamed": True}
+    assert await run_command(house.harness, command("dance", channel_meta=meta), "c1") == {"command": ""}
+    assert house.rows(deliveries.select()) == []
+    assert await run_command(house.harness, command("help", channel_meta=meta), "c2") == {"command": "help"}
+
+
 async def test_a_command_is_carried_out_once_for_its_key(house: House) -> None:
     await begin(house, key="k1", run=run_id(1))
     await say(house, "stop")

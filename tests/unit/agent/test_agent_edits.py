@@ -124,3 +124,24 @@ async def test_an_edit_never_runs_a_command(house: House, text: str) -> None:
     assert texts(house) == [(text, "open")]
     assert {row.state for row in house.rows(turn_rows.select())} == {"superseded"}
     assert "agent.command.received" not in house.sender.names()
+
+
+async def test_a_message_whose_turn_failed_is_tried_again_in_its_new_words(house: House) -> None:
+    await whole_turn(house, "book a plain")
+    await house.db.write(
+        lambda tx: tx.execute(messages.update().where(messages.c.role == "user").values(state="failed"))
+    )
+    assert await edit(house, "book a plane") == ["test:1:edit-100"]
+    assert texts(house) == [("book a plane", "open")]
+    newer = await begin(house, "book a plane", "test:1", run_id(2))
+    house.model.answers = [Completion("A plane is booked.")]
+    await think(house.harness, newer, ask())
+    assert house.model.requests[-1][1][-1]["content"] == "book a plane"
+
+
+async def test_in_a_group_an_edit_that_names_the_agent_is_heard_as_new(house: House) -> None:
+    group = {"channel_meta": {"group": True}}
+    assert await edit(house, "/stop", **group) == []
+    assert await edit(house, "book a plane", **group) == ["test:1:first"]
+    assert texts(house) == [("book a plane", "open")]
+    assert await edit(house, "an old message", key="test:2") == []

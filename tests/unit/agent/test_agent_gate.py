@@ -131,7 +131,16 @@ async def test_a_code_is_good_for_an_hour(house: House) -> None:
     assert lines(house) == [WRONG_CODE]
 
 
+async def test_eight_letters_that_are_words_are_no_code_while_none_is_open(house: House) -> None:
+    await accept(house.harness, said("STRANGER"))
+    await accept(house.harness, said("WhatsApp", 2))
+    assert lines(house) == [STRANGER]
+    await accept(house.harness, command("pair", "WhatsApp", 3))
+    assert lines(house) == [STRANGER, WRONG_CODE]
+
+
 async def test_guessing_ends_after_five_tries_a_day(house: House) -> None:
+    await code_of(house)
     for number in range(8):
         await accept(house.harness, said("AAAAAAA" + str(number), number))
     assert lines(house) == [WRONG_CODE] * 5

@@ -102,6 +102,13 @@ def test_a_command_for_another_bot_is_nothing():
     assert event_of("/stop@other_bot", chat_id=-5, chat_type="group") is None
 
 
+def test_a_command_of_a_group_that_names_no_bot_says_so():
+    group = {"chat_id": -5, "chat_type": "group"}
+    assert event_of("/roll 6", **group).channel_meta["unnamed"] is True
+    for named in (event_of("/roll@moab_bot 6", **group), event_of("@moab_bot /roll 6", **group), event_of("/roll 6")):
+        assert "unnamed" not in named.channel_meta
+
+
 def test_the_name_in_front_only_says_who_is_meant():
     event = event_of("@moab_bot, /status", chat_id=-5, chat_type="group")
     assert isinstance(event, CommandReceived) and event.command == "status"
