@@ -22,6 +22,7 @@ import pyromark
 
 from app.errors import ConfigError, ServiceUnavailable
 from app.recording import pack
+from app.sentences import Sentence
 
 LONGEST_CHARS = 1_500
 """About two minutes: who wants more reads the text, which is sent in any case."""
@@ -45,9 +46,9 @@ def how(piper_voice: str = "") -> str:
     return "espeak-ng" if shutil.which("espeak-ng") else ""
 
 
-def why_not() -> str:
+def why_not() -> Sentence:
     """The sentence for a person who wants to hear answers where nothing can read them."""
-    return (
+    return Sentence(
         "Nothing can read answers aloud here: install espeak-ng (Debian and Ubuntu: apt install espeak-ng), or "
         "piper-tts and a voice of it (PIPER_VOICE), and run `moab setup voice` where this service runs."
     )

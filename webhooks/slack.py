@@ -90,9 +90,9 @@ def parse(body: bytes, content_type: str) -> Mapping[str, Any]:
 class Desk:
     """Where payloads are taken in, whichever way they came."""
 
-    def __init__(self, accept: Accept, names: Any = None) -> None:
-        """`names` knows what people are called (`name_of`)."""
-        self._accept, self._names = accept, names
+    def __init__(self, accept: Accept, people: Any = None) -> None:
+        """`people` knows what Slack tells of them (`about`)."""
+        self._accept, self._people = accept, people
         self._late: set[asyncio.Task[None]] = set()
 
     async def take(self, payload: Mapping[str, Any]) -> bool:
@@ -118,9 +118,13 @@ class Desk:
         return False
 
     async def _store(self, event: Input) -> None:
-        if self._names is not None and event.sender is not None and event.sender.name is None:
-            name = await self._names.name_of(event.sender.id)
-            event = event.model_copy(update={"sender": event.sender.model_copy(update={"name": name})})
+        if self._people is not None and event.sender is not None:
+            known = await self._people.about(event.sender.id)
+            told = {
+                name: value for name, value in (("languageCode", known.language), ("timezone", known.zone)) if value
+            }
+            sender = event.sender.model_copy(update={"name": event.sender.name or known.name or None})
+            event = event.model_copy(update={"sender": sender, "channel_meta": event.channel_meta | told})
         await self._accept(event)
 
 

@@ -9,14 +9,17 @@ from sqlalchemy import select, update
 from app.agent.announce import sent_at
 from app.agent.harness import Harness
 from app.db import Tx, moment
+from app.sentences import Sentence
 from app.tables import messages
 
 MARK_AFTER = timedelta(hours=1)
 ASK_AFTER = timedelta(hours=24)
 MARK = "Sent on {at}; it could not be read before now."
-QUESTION = (
-    'While I was away, this came in: "{text}" ({count}sent on {at}). Should I still answer it? Say "yes" if I should.'
+QUESTION = Sentence(
+    'While I was away, this came in: "{text}" ({which} {at}). Should I still answer it? Say "yes" if I should.'
 )
+SENT = Sentence("sent on")
+LAST_OF = Sentence("the last of {count} messages, sent on")
 SHOWN_CHARS = 80
 
 
@@ -39,8 +42,8 @@ def take_up(tx: Tx, harness: Harness, session_id: str) -> str:
         return ""
     flat = " ".join(newest.text.split()) or _files(newest.data)
     text = flat if len(flat) <= SHOWN_CHARS else flat[: SHOWN_CHARS - 1] + "…"
-    count = f"the last of {len(said)} messages, " if len(said) > 1 else ""
-    return QUESTION.format(text=text, count=count, at=_shown(harness, newest))
+    which = LAST_OF.format(count=len(said)) if len(said) > 1 else SENT
+    return QUESTION.format(text=text, which=which, at=_shown(harness, newest))
 
 
 def _files(data: Mapping[str, Any]) -> str:

@@ -1,8 +1,7 @@
 """A run that failed for good: its messages are closed and the person is told once, in plain words."""
 
 import logging
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from app.agent.announce import announce
@@ -14,7 +13,7 @@ from app.agent.heartbeat.telling import is_kept, tell
 from app.agent.people.preview import give_up
 from app.channels import outbox
 from app.db import Tx
-from app.sentences import FAILED, MAY_BE_DONE, NOTHING_DONE, TRY_AGAIN, WAS_DONE, say
+from app.sentences import FAILED, MAY_BE_DONE, NOTHING_DONE, TRY_AGAIN, WAS_DONE, counted, say
 from app.sessions import calls, deposit, session, turns
 from app.sessions.calls import CallState
 from app.sessions.turns import Outcome
@@ -81,8 +80,9 @@ def what_failed(tx: Tx, turn: Any) -> str:
     """What failed, whether anything was done, and what to do now; plain words, no stack and no secret."""
     language = outbox.language_of(tx, turn.session_id)
     of_run = calls.of_run(tx, turn.run_id)
-    done = _counted(name for name, state in of_run if state == CallState.FINISHED)
-    unsure = _counted(name for name, state in of_run if state in (CallState.STARTED, CallState.INTERRUPTED))
+    done = counted((name for name, state in of_run if state == CallState.FINISHED), language)
+    open_ones = (name for name, state in of_run if state in (CallState.STARTED, CallState.INTERRUPTED))
+    unsure = counted(open_ones, language)
     said = [say(FAILED, language, run_id=turn.run_id)]
     if done:
         said.append(say(WAS_DONE, language, done=done))
@@ -91,10 +91,6 @@ def what_failed(tx: Tx, turn: Any) -> str:
     if not done and not unsure:
         said.append(say(NOTHING_DONE, language))
     return " ".join([*said, say(TRY_AGAIN, language)])
-
-
-def _counted(names: Iterable[str]) -> str:
-    return ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in Counter(names).items())
 
 
 def _put_notice(tx: Tx, harness: Harness, turn: Any, place: Any) -> list[dict[str, Any]]:

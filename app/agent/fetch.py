@@ -14,11 +14,13 @@ from app.agent.announce import announce, notice
 from app.agent.attend import attend
 from app.agent.flow import Fetching, Flow
 from app.agent.harness import Harness
+from app.channels import outbox
 from app.channels.channel import Channel, Fetched, Later, Refused
 from app.db import Tx
 from app.events import Attachment
 from app.failpoints import reach
 from app.files import INBOX, safe_name
+from app.sentences import Sentence, retell
 from app.sessions import deposit, session
 from app.sessions.session import Claim
 from app.sessions.transcript import Entry
@@ -31,9 +33,10 @@ FetchResult = Fetched | Later | Refused
 
 MAX_TRIES = 3
 PAUSES_S = (2.0, 15.0)
-GIVEN_UP = "It could not be fetched, after {tries} tries: {reason}"
-FELL_SHORT = "Only {got} of {size} bytes came."
-TOO_LARGE = "It has {size} and was not fetched; at most {limit} are taken."
+GIVEN_UP = Sentence("It could not be fetched, after {tries} tries: {reason}")
+NO_PLACE = Sentence("The workspace does not take it ({why}).")
+FELL_SHORT = Sentence("Only {got} of {size} bytes came.")
+TOO_LARGE = Sentence("It has {size} and was not fetched; at most {limit} are taken.")
 
 
 @dataclass(frozen=True)
@@ -107,13 +110,13 @@ async def _bring(harness: Harness, file: Wanted) -> FetchResult:
     limit, size = harness.settings.attachment_bytes, file.attachment.size
     channel = harness.channels.get(file.channel)
     if channel is None:
-        return Refused("It came by a channel that is not there any more.")
+        return Refused(Sentence("It came by a channel that is not there any more."))
     if size is not None and size > limit:
         return Refused(TOO_LARGE.format(size=megabytes(size), limit=megabytes(limit)))
     try:
         return await _download(channel, file, harness.workspace.root, limit)
     except OSError as error:
-        return Later(None, f"The workspace does not take it ({error.strerror}).")
+        return Later(None, NO_PLACE.format(why=error.strerror))
 
 
 async def _download(channel: Channel, file: Wanted, root: Path, limit: int) -> FetchResult:
@@ -202,7 +205,8 @@ def _tell(tx: Tx, harness: Harness, flow: Flow, file: Wanted, fault: str) -> lis
     place = deposit.place_of(tx, flow.session_id, flow.run_id)
     if place is None:
         return []
-    text = f"{file.attachment.name or file.attachment.kind.replace('_', ' ').capitalize()}: {fault}"
+    language = outbox.language_of(tx, flow.session_id)
+    text = f"{file.attachment.name or file.attachment.kind.replace('_', ' ').capitalize()}: {retell(fault, language)}"
     return notice(tx, harness, f"fetch/{file.message_id}/{file.number}", flow.session_id, place, text)
 
 

@@ -17,7 +17,7 @@ from app.channels import outbox
 from app.db import Tx
 from app.events import Destination, TurnEnded
 from app.failpoints import reach
-from app.sentences import say
+from app.sentences import retell, say
 from app.sessions import branch, deposit, session, transcript, turns
 from app.sessions.session import Claim
 
@@ -137,8 +137,9 @@ def _write(tx: Tx, harness: Harness, flow: Flow, text: str, state: str, now: dat
     if reply is None:  # nothing follows such a turn
         turns.settle(tx, flow.run_id, now)
         return
-    said = text if head is not None else say(text, outbox.language_of(tx, flow.session_id))
-    body = said if state != "failed" else f"{said} (run {flow.run_id})"
+    language = outbox.language_of(tx, flow.session_id)
+    said = text if head is not None else retell(text, language)
+    body = said if state != "failed" else f"{said} {say('(run {run_id})', language, run_id=flow.run_id)}"
     if waits:
         keep(tx, harness, f"{flow.run_id}/reply", flow.session_id, reply, body)
         return

@@ -9,11 +9,12 @@ from app.agent.flow import Ask, Call, Compaction, Ending, Fetching, Flow, Hearin
 from app.agent.models.llm import Trouble
 from app.agent.recovery import EXPLANATIONS, MAX_COMPACTIONS, SUMMARY_TRIES, Trials, next_move
 from app.agent.repetition import NOTE_AFTER, STOP_AFTER, STOPPED, of_round
+from app.sentences import Sentence
 
-TOO_MANY_STEPS = "I stopped after {limit} steps without coming to an end. Tell me how to go on."
-TWICE_EMPTY = "The model gave an empty answer twice. Please ask again, perhaps in other words."
-CRASHED = "Something went wrong inside me while I worked on this. The log says what; please try again."
-OFFER = 'I was interrupted while working on this and did not go on by myself. Say "go on" if I should.'
+TOO_MANY_STEPS = Sentence("I stopped after {limit} steps without coming to an end. Tell me how to go on.")
+TWICE_EMPTY = Sentence("The model gave an empty answer twice. Please ask again, perhaps in other words.")
+CRASHED = Sentence("Something went wrong inside me while I worked on this. The log says what; please try again.")
+OFFER = Sentence('I was interrupted while working on this and did not go on by myself. Say "go on" if I should.')
 
 Body = Callable[..., Awaitable[Mapping[str, Any]]]
 

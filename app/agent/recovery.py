@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.agent.models.llm import Trouble
+from app.sentences import Sentence
 
 WAITS_S = (2.0, 8.0, 30.0)
 """Pauses where the provider names none."""
@@ -64,10 +65,14 @@ def pause_s(waits: int, retry_after_s: float | None) -> float:
 
 
 EXPLANATIONS = {
-    Trouble.OVERLOADED: "The model is overloaded right now. Please try again in a few minutes.",
-    Trouble.REJECTED: "The model provider refused the request: the key, the model's name or the access is not right.",
-    Trouble.QUOTA: "The account at the model provider has no quota or credit left.",
-    Trouble.OVERFLOW: "This conversation is too long for the model, even shortened. Start a fresh one with /new.",
-    Trouble.UNAVAILABLE: "The model cannot be reached right now. Please try again later.",
-    Trouble.INVALID: "The model provider did not accept the request.",
+    Trouble.OVERLOADED: Sentence("The model is overloaded right now. Please try again in a few minutes."),
+    Trouble.REJECTED: Sentence(
+        "The model provider refused the request: the key, the model's name or the access is not right."
+    ),
+    Trouble.QUOTA: Sentence("The account at the model provider has no quota or credit left."),
+    Trouble.OVERFLOW: Sentence(
+        "This conversation is too long for the model, even shortened. Start a fresh one with /new."
+    ),
+    Trouble.UNAVAILABLE: Sentence("The model cannot be reached right now. Please try again later."),
+    Trouble.INVALID: Sentence("The model provider did not accept the request."),
 }

@@ -4,13 +4,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from app.sentences import Sentence
+
 NOTE_AFTER = 2
 """Rounds in a row with the very same calls after which the model is told."""
 
 STOP_AFTER = 5
 """Rounds in a row with the very same calls after which the turn ends."""
 
-STOPPED = "I stopped because I was making the same call again and again without getting further: {names}."
+STOPPED = Sentence("I stopped because I was making the same call again and again without getting further: {names}.")
 
 
 def fingerprint(name: str, arguments: str) -> str:

@@ -13,11 +13,13 @@ from app.agent.attend import attend
 from app.agent.flow import Flow, Hearing
 from app.agent.harness import Harness
 from app.agent.output import LIMIT_BYTES, cap
+from app.channels import outbox
 from app.db import Tx
 from app.errors import MoabError, OutsideWorkspace, ServiceUnavailable
 from app.events import wire_safe
 from app.failpoints import reach
 from app.files import write_atomic
+from app.sentences import Sentence, retell
 from app.sessions import deposit, session, turns
 from app.sessions.session import Claim
 from app.sessions.transcript import Entry
@@ -32,8 +34,10 @@ SURE = 0.5
 MARK = "Spoken: a {kind} of {seconds:.0f} s{language}. What follows is its transcript{doubt}."
 QUOTED_MARK = 'Spoken in the message that is answered: "{text}"'
 DOUBT = ", and some of its words are likely to be wrong"
-SILENT = "Nobody is heard speaking in it."
-NOT_HEARD = "I cannot make out your {kind}. {why}"
+SILENT = Sentence("Nobody is heard speaking in it.")
+NOT_HEARD = Sentence("I cannot make out your {kind}. {why}")
+VOICE = Sentence("voice message")
+NOTE = Sentence("video note")
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ async def _in_words(path: Path, recording: Recording, transcript: Transcript) ->
 
 
 def _named(kind: str) -> str:
-    return "voice message" if kind == "voice" else kind.replace("_", " ")
+    return VOICE if kind == "voice" else NOTE
 
 
 def _record(tx: Tx, recording: Recording, heard: Heard) -> None:
@@ -184,10 +188,11 @@ def _close(tx: Tx, harness: Harness, flow: Flow) -> tuple[Hearing, list[dict[str
     place = deposit.place_of(tx, flow.session_id, flow.run_id)
     if not told or place is None or place.channel not in harness.channels:
         return Hearing(kind="done"), []
+    language = outbox.language_of(tx, flow.session_id)
     events = [
         event
         for message_id, sentence in told.items()
-        for event in notice(tx, harness, f"transcribe/{message_id}", flow.session_id, place, sentence)
+        for event in notice(tx, harness, f"transcribe/{message_id}", flow.session_id, place, retell(sentence, language))
     ]
     return Hearing(kind="done"), events[:1]  # one signal sends all that lies there for a chat
 

@@ -131,8 +131,9 @@ def close_preview(tx: Tx, run_id: str) -> None:
 
 def language_of(tx: Tx, session_id: str) -> str:
     """The language of who spoke last in a session, as a tag such as `de` or `pt-BR`; "" if nobody says."""
-    query = select(messages.c.channel_meta).where(messages.c.session_id == session_id, messages.c.role == "user")
-    meta = tx.scalar(query.where(messages.c.channel_meta.is_not(None)).order_by(messages.c.id.desc()).limit(1))
+    said = messages.c.session_id == session_id, messages.c.role == "user", messages.c.origin == "person"
+    query = select(messages.c.channel_meta).where(*said, messages.c.channel_meta.is_not(None))
+    meta = tx.scalar(query.order_by(messages.c.id.desc()).limit(1))
     return str((meta or {}).get("languageCode") or "")
 
 

@@ -6,9 +6,11 @@ Sources: docs.slack.dev, chat.postMessage, "Message metadata", files.getUploadUR
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import httpx
 
@@ -46,6 +48,15 @@ def channels(settings: Settings) -> "tuple[SlackChannel, ...]":
     return (SlackChannel(token, settings.slack_api_base_url, app_token=app_token, workspace=settings.workspace),)
 
 
+@dataclass(frozen=True)
+class About:
+    """A person's name, language (a tag such as `de-DE`) and time zone; "" where Slack does not say."""
+
+    name: str = ""
+    language: str = ""
+    zone: str = ""
+
+
 class SlackChannel:
     """Sends to Slack as one bot; `close` releases its connections."""
 
@@ -62,7 +73,7 @@ class SlackChannel:
         self._api = SlackApi(token, api_base_url, read_s)
         self._app_token = app_token.strip()
         self._workspace = workspace
-        self._names: dict[str, str] = {}
+        self._known: dict[str, About] = {}
         self._at_work: set[tuple[str, str | None]] = set()
         self._quiet_until = 0.0
 
@@ -250,19 +261,20 @@ class SlackChannel:
             return Later(None, reason, timed_out=isinstance(error, httpx.TimeoutException))
         return Fetched(size)
 
-    async def name_of(self, user_id: str) -> str | None:
-        """What a person is called, if Slack tells it within a second; asked once."""
-        if user_id not in self._names:
-            said = await self._api.call("users.info", NAME_S, user=user_id)
+    async def about(self, user_id: str) -> About:
+        """What Slack tells of a person within a second; asked once."""
+        if user_id not in self._known:
+            said = await self._api.call("users.info", NAME_S, user=user_id, include_locale=True)
             if not (isinstance(said, Answer) and said.ok):
-                return None
+                return About()
             user = said.body.get("user") or {}
             profile = user.get("profile") or {}
             name = profile.get("display_name") or profile.get("real_name") or user.get("name") or ""
-            if len(self._names) >= MAX_NAMES:
-                self._names.clear()
-            self._names[user_id] = str(name)
-        return self._names[user_id] or None
+            if len(self._known) >= MAX_NAMES:
+                self._known.clear()
+            zone = str(user.get("tz") or "")
+            self._known[user_id] = About(str(name), str(user.get("locale") or ""), zone if _is_zone(zone) else "")
+        return self._known[user_id]
 
     @asynccontextmanager
     async def open_socket(self) -> AsyncIterator[Socket]:
@@ -311,3 +323,11 @@ def _stamp(since: str) -> str:
         return f"{(datetime.fromisoformat(since) - SKEW).timestamp():.6f}"
     except ValueError:
         return "0"
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True

@@ -125,7 +125,8 @@ def principal_of(tx: Tx, session_id: str, admins: Sequence[str]) -> Principal:
         return Principal()
     who = identity(event)
     known = find(tx, who)
-    zone = (known.timezone or "") if known is not None else ""
+    told = str(event.channel_meta.get("timezone") or "")
+    zone = (known.timezone if known is not None else None) or told
     if event.channel_meta.get("group") or event.sender is None:
         return Principal(folder_of(chat_id(event)))
     is_admin = who in admins or (known is not None and known.state == State.PAIRED and known.role == "admin")

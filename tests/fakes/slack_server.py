@@ -44,6 +44,7 @@ class SlackServer(FakeServer):
         super().__init__(port=port, log=log)
         self.scopes = SCOPES
         self.socket_url = ""
+        self.locale, self.zone = "en-US", "Europe/Berlin"
         self.gone: set[str] = set()
         self.files: dict[str, bytes] = {}
         self.ephemeral: list[dict[str, Any]] = []
@@ -131,7 +132,8 @@ class SlackServer(FakeServer):
             case "files.info":
                 return self._about(params)
             case "users.info":
-                return {"user": {"id": params["user"], "name": "ada", "profile": {"display_name": "Ada"}}}
+                user = {"id": params["user"], "name": "ada", "profile": {"display_name": "Ada"}, "tz": self.zone}
+                return {"user": user | ({"locale": self.locale} if params.get("include_locale") else {})}
             case "auth.test":
                 return {"user": "moab", "team": "Example", "user_id": ME, "team_id": TEAM, "bot_id": "B0MOAB0001"}
             case "apps.connections.open":

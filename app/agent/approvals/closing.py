@@ -80,7 +80,7 @@ def mark_prompt(tx: Tx, harness: Harness, row: Approval) -> list[dict[str, Any]]
 
     A decision needs no such line: who decided is told, and nothing else happened.
     """
-    key, text = prompt_key(row), ended_text(row)
+    key, text = prompt_key(row), ended_text(row, outbox.language_of(tx, row.request["sessionId"]))
     outbox.withdraw(tx, key, text)
     said = outbox.parts_of(tx, key)
     if not said or said[-1].state == "expired":

@@ -15,6 +15,7 @@ from app.db import Tx
 from app.events import CommandReceived, MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
+from app.sentences import say
 from app.sessions import approvals, calls, people, session
 from app.sessions.approvals import OUTSIDE, Approval, State
 from app.sessions.deposit import Deposited
@@ -65,12 +66,13 @@ async def run_decision(harness: Harness, event: CommandReceived, command_key: st
 
 def _command(tx: Tx, harness: Harness, event: CommandReceived, command_key: str) -> list[dict[str, Any]]:
     number, _, rest = event.args.partition(" ")
+    language = str(event.channel_meta.get("languageCode") or "")
     now = harness.clock.now()
     session_id = session.open_session(tx, event.session_key, new_id(harness.clock), now)
     if number:
-        outcome = decide(tx, harness, number, event.command, rest.strip(), person_of(event))
+        outcome = decide(tx, harness, number, event.command, rest.strip(), person_of(event), language)
     else:
-        outcome = Outcome(_open_requests(tx, session_id))
+        outcome = Outcome(_open_requests(tx, session_id, language))
     if outcome.shown and event.channel_meta.get("pressed"):
         return list(outcome.events)  # the button's own message tells it
     channel = harness.channels.get(event.channel)
@@ -96,10 +98,12 @@ def _heard(tx: Tx, harness: Harness, outcome: Outcome) -> list[dict[str, Any]]:
     return [*outcome.events, decided_event(tx, harness, row)] if repeated and row else list(outcome.events)
 
 
-def _open_requests(tx: Tx, session_id: str) -> str:
+def _open_requests(tx: Tx, session_id: str, language: str) -> str:
     rows = [row for row in approvals.pending(tx, session_id) if row.kind != OUTSIDE]
     listed = "\n".join(f"- {row.id}: {row.tool}" for row in rows)
-    return f"Which one? /approve or /deny and its number.\n{listed}" if rows else "Nothing is waiting for a decision."
+    if not rows:
+        return say("Nothing is waiting for a decision.", language)
+    return f"{say('Which one? /approve or /deny and its number.', language)}\n{listed}"
 
 
 def person_of(event: CommandReceived | MessageReceived) -> Person:
@@ -108,43 +112,46 @@ def person_of(event: CommandReceived | MessageReceived) -> Person:
     return Person(approvals.identity(event), name)
 
 
-def decide(tx: Tx, harness: Harness, number: str, verb: str, words: str, person: Person) -> Outcome:
+def decide(tx: Tx, harness: Harness, number: str, verb: str, words: str, person: Person, language: str = "") -> Outcome:
     """Decide on the request `number` for `person`. `verb` is approve, deny or answer; `words` a reason or the answer.
 
     Whoever is first decides; everybody else is told how it ended.
     """
     row = approvals.find(tx, number)
     if row is None:
-        return Outcome(f"There is no request {number[:20]}.")
+        return Outcome(say("There is no request {id}.", language, id=number[:20]))
     if row.kind == OUTSIDE:
-        return Outcome(f"{row.id} waits for a result from outside: POST /api/calls/{row.id}/result gives it.", row=row)
+        said = say("{id} waits for a result from outside: POST /api/calls/{id}/result gives it.", language, id=row.id)
+        return Outcome(said, row=row)
     if not may_decide(row, person, (*harness.settings.approval_admins, *people.admins(tx))):
-        return Outcome(f"Only {_deciders(row)} may decide on {row.id}.")
+        return Outcome(_not_yours(row, language))
     if row.state == State.PENDING and not approvals.is_awaited(tx, row):
-        return _too_late(tx, harness, row, State.SUPERSEDED)
+        return _too_late(tx, harness, row, State.SUPERSEDED, language)
     if row.state == State.PENDING and row.expires_at <= harness.clock.now():
-        return _too_late(tx, harness, row, State.EXPIRED)
+        return _too_late(tx, harness, row, State.EXPIRED, language)
     if row.state != State.PENDING:
-        return Outcome(ended_text(row), row=row)
+        return Outcome(ended_text(row, language), row=row)
     if row.kind == "question":
         answer = words if verb == "answer" else {"approve": "yes", "deny": f"no {words}".strip()}[verb]
         chosen = choice_of(row, answer)
         if chosen is None:
-            return Outcome(f"{answer[:50]!r} is none of the choices of {row.id}.", row=row)
-        return _decided(tx, harness, row, State.ANSWERED, person, answer=chosen)
+            said = say("{answer} is none of the choices of {id}.", language, answer=repr(answer[:50]), id=row.id)
+            return Outcome(said, row=row)
+        return _decided(tx, harness, row, State.ANSWERED, person, language, answer=chosen)
     if verb == "answer":
-        return Outcome(f"{row.id} is no question: /approve {row.id} or /deny {row.id}.", row=row)
+        said = say("{id} is no question: /approve {id} or /deny {id}.", language, id=row.id)
+        return Outcome(said, row=row)
     state = State.APPROVED if verb == "approve" else State.DENIED
-    return _decided(tx, harness, row, state, person, note=words[:500] or None)
+    return _decided(tx, harness, row, state, person, language, note=words[:500] or None)
 
 
-def _too_late(tx: Tx, harness: Harness, row: Approval, state: State) -> Outcome:
+def _too_late(tx: Tx, harness: Harness, row: Approval, state: State, language: str) -> Outcome:
     events = close(tx, harness, row, state)
-    return Outcome(ended_text(approvals.find(tx, row.id) or row), tuple(events), row=row)
+    return Outcome(ended_text(approvals.find(tx, row.id) or row, language), tuple(events), row=row)
 
 
 def _decided(
-    tx: Tx, harness: Harness, row: Approval, state: State, person: Person, *,
+    tx: Tx, harness: Harness, row: Approval, state: State, person: Person, language: str, *,
     answer: str | None = None, note: str | None = None,
 ) -> Outcome:  # fmt: skip
     """Close a pending request. Anything but an approval is the outcome of its call and is recorded there at once."""
@@ -157,7 +164,7 @@ def _decided(
         calls.finish(tx, record.id, ok=state is State.ANSWERED, result=told, now=now)
     marked = mark_prompt(tx, harness, closed)
     events = (*marked, decided_event(tx, harness, closed))
-    return Outcome(ended_text(closed), events, done=True, shown=bool(marked), row=closed)
+    return Outcome(ended_text(closed, language), events, done=True, shown=bool(marked), row=closed)
 
 
 def _shortened(answer: str) -> str:
@@ -173,9 +180,13 @@ def may_decide(row: Approval, person: Person, admins: tuple[str, ...]) -> bool:
     return "requester" in approvers and row.requester == person.identity
 
 
-def _deciders(row: Approval) -> str:
-    named = {"requester": "who asked for it", "admins": "an admin"}
-    return " or ".join(named[who] for who in row.request["approvers"])
+def _not_yours(row: Approval, language: str) -> str:
+    match sorted(row.request["approvers"]):
+        case ["admins"]:
+            return say("Only an admin may decide on {id}.", language, id=row.id)
+        case ["requester"]:
+            return say("Only who asked for it may decide on {id}.", language, id=row.id)
+    return say("Only who asked for it or an admin may decide on {id}.", language, id=row.id)
 
 
 def choice_of(row: Approval, text: str) -> str | None:
@@ -207,7 +218,8 @@ def take_answer(tx: Tx, harness: Harness, event: MessageReceived, stored: Deposi
     for row in reversed(approvals.pending(tx, stored.session_id)):
         if row.kind != "question" or not may_decide(row, person, admins):
             continue
-        outcome = decide(tx, harness, row.id, "answer", event.message, person)
+        language = str(event.channel_meta.get("languageCode") or "")
+        outcome = decide(tx, harness, row.id, "answer", event.message, person, language)
         if outcome.done:
             answered = {"state": "answered", "answered_by": row.run_id, "event_sent_at": harness.clock.now()}
             tx.execute(update(messages).where(messages.c.id == stored.message_id).values(answered))

@@ -24,22 +24,26 @@ def prompt_of(
 
     In a `group` the agent hears only what is meant for it, and a prompt says how to say so.
     """
-    ends = f"Open until {until:%H:%M}" + (f" on {until:%d %B}." if until.date() != row.created_at.date() else ".")
+    at = f"{until:%H:%M}" if until.date() == row.created_at.date() else f"{until:%Y-%m-%d %H:%M}"
+    ends = say("Open until {until}.", language, until=at)
     if row.kind == "question":
-        return _question(row.id, row.request["arguments"], ends, say(IN_GROUP, language) if group else "")
-    text = (
-        f"May I run **{row.tool}**?\n\n{fenced(shown(row.tool, arguments))}\n\nIn {row.request['folder']}. "
-        f"/approve {row.id} or /deny {row.id} [reason]. {ends}"
-    )
+        return _question(row.id, row.request["arguments"], ends, language, group)
+    may_i = say("May I run **{tool}**?", language, tool=row.tool)
+    where = say("In {folder}.", language, folder=row.request["folder"])
+    how = say("/approve {id} or /deny {id} [reason].", language, id=row.id)
+    text = f"{may_i}\n\n{fenced(shown(row.tool, arguments, language))}\n\n{where} {how} {ends}"
     words = [(say("Approve", language), "approve"), (say("Deny", language), "deny")]
     return text, [[{"text": word, "data": f"{verb} {row.id}"} for word, verb in words]]
 
 
-def _question(approval_id: str, arguments: Mapping[str, Any], ends: str, where: str) -> tuple[str, Buttons]:
+def _question(
+    approval_id: str, arguments: Mapping[str, Any], ends: str, language: str, group: bool
+) -> tuple[str, Buttons]:
     choices = list(arguments.get("choices") or ())
     listed = "".join(f"\n{number}. {choice}" for number, choice in enumerate(choices, 1))
-    free = where or "Your next message is the answer."
-    how = f"Answer with a number or one of these words. {where}".rstrip() if choices else free
+    where = say(IN_GROUP, language) if group else ""
+    free = where or say("Your next message is the answer.", language)
+    how = f"{say('Answer with a number or one of these words.', language)} {where}".rstrip() if choices else free
     buttons = [
         [{"text": choice[:BUTTON_CHARACTERS], "data": f"answer {approval_id} {number}"}]
         for number, choice in enumerate(choices, 1)
@@ -48,7 +52,7 @@ def _question(approval_id: str, arguments: Mapping[str, Any], ends: str, where: 
     return f"{body}\n\n{how} {ends}", buttons
 
 
-def shown(tool: str, arguments: str) -> str:
+def shown(tool: str, arguments: str, language: str = "") -> str:
     """Arguments for a person who decides: all of them, or both ends of very long ones; nothing invisible in it."""
     try:
         parsed = json.loads(arguments or "{}")
@@ -65,7 +69,11 @@ def shown(tool: str, arguments: str) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return text
     half = SHOWN_CHARACTERS // 2
-    left_out = f"[… {len(text) - 2 * half} characters are not shown here; `moab approvals` shows all of them …]"
+    left_out = say(
+        "[… {count} characters are not shown here; `moab approvals` shows all of them …]",
+        language,
+        count=len(text) - 2 * half,
+    )
     return f"{text[:half]}\n{left_out}\n{text[-half:]}"
 
 
@@ -88,21 +96,28 @@ def refused(tool: str) -> str:
     return f"{tool} is not allowed here, by the policy of the operator. Do it in another way, or say that you cannot."
 
 
-def ended_text(row: Approval) -> str:
+def ended_text(row: Approval, language: str = "") -> str:
     """How a request ended, in one sentence that fits both the model and the person."""
-    what = "The question" if row.kind == "question" else f"The request to run {row.tool}"
-    by = f" by {row.decided_by}" if row.decided_by else ""
-    why = f": {row.note}" if row.note else ""
-    not_done = "" if row.kind == "question" else " It was not done."
+    if row.kind == "question":
+        what = say("The question ({id})", language, id=row.id)
+        not_done = ""
+    else:
+        what = say("The request to run {tool} ({id})", language, tool=row.tool, id=row.id)
+        not_done = say("It was not done.", language)
+    values = {"what": what, "by": row.decided_by or say("somebody", language), "why": row.note, "answer": row.answer}
     match row.state:
         case State.APPROVED | State.USED:
-            return f"{what} ({row.id}) was approved{by}."
+            return say("{what} was approved by {by}.", language, **values)
+        case State.DENIED if row.note:
+            said = say("{what} was denied by {by}: {why}.", language, **values)
         case State.DENIED:
-            return f"{what} ({row.id}) was denied{by}{why}.{not_done}"
+            said = say("{what} was denied by {by}.", language, **values)
         case State.ANSWERED:
-            return f"{what} ({row.id}) was answered{by}: {row.answer}"
+            return say("{what} was answered by {by}: {answer}", language, **values)
         case State.EXPIRED:
-            return f"{what} ({row.id}) expired: nobody answered in time.{not_done}"
+            said = say("{what} expired: nobody answered in time.", language, **values)
         case State.SUPERSEDED:
-            return f"{what} ({row.id}) is closed: something newer took its place.{not_done}"
-    return f"{what} ({row.id}) is open."
+            said = say("{what} is closed: something newer took its place.", language, **values)
+        case _:
+            return say("{what} is open.", language, **values)
+    return f"{said} {not_done}".strip()

@@ -13,11 +13,13 @@ from app.agent.announce import announce, start_message
 from app.agent.goals.orders import nudge
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import home_chat, tell
+from app.channels import outbox
 from app.clock import milliseconds
 from app.db import Tx
 from app.events import Destination, MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
+from app.sentences import Sentence, say
 from app.sessions import deposit
 from app.tables import messages, sessions
 from app.work import ledger, overview, supervision
@@ -43,9 +45,7 @@ AT_IT = {Executor.SUB_AGENT: DELEGATED, Executor.PIPELINE: PIPELINE}
 RETRY = """{reason} This may pass: try {what} again now. This is retry {attempt} of {limit}.
 {state} Its goal: {goal}
 Note what comes of it with task_progress or, if it is blocked again, with task_block (task_id {id}). {hint}"""
-TOLD = """{goal}
-This does not get on by itself: {reason}
-(task {id}; `moab task show {id}` shows all of it)"""
+TOLD = Sentence("{goal}\nThis does not get on by itself: {reason}\n(task {id}; `moab task show {id}` shows all of it)")
 
 
 @dataclass(frozen=True)
@@ -191,5 +191,6 @@ def _tell(
     if place is None:
         log.warning("Task %s: %s Nobody can be told; `moab task show` shows it.", derived.task_id, action.reason)
         return []
-    text = TOLD.format(goal=derived.goal, reason=action.reason, id=derived.task_id)
+    language = outbox.language_of(tx, place.session_id)
+    text = say(TOLD, language, goal=derived.goal, reason=action.reason, id=derived.task_id)
     return tell(tx, harness, f"tracked/{derived.task_id}/{milliseconds(now)}", place.session_id, place, text)

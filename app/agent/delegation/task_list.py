@@ -10,6 +10,7 @@ from app.db import Tx, moment
 from app.errors import NotFound
 from app.events import TaskCancelled
 from app.ids import new_id
+from app.sentences import say
 from app.sessions import calls, session, tasks
 from app.sessions.tasks import OPEN, TaskState
 
@@ -49,17 +50,23 @@ def cancelled_event(harness: Harness, task_id: str, session_key: str) -> dict[st
     )
 
 
-def describe(tx: Tx, harness: Harness, session_key: str) -> list[str]:
+def describe(tx: Tx, harness: Harness, session_key: str, language: str = "") -> list[str]:
     """A line for every open task of a key: its id, what it waits for or since when it runs, and its words."""
     lines = []
     for row in tasks.open_of_key(tx, session_key):
         due = moment(row.due_at)
-        waits = f"begins at {harness.daily_log.local(due):%Y-%m-%d %H:%M}" if due else "is about to begin"
-        state = "is running" if row.state == TaskState.RUNNING else waits
-        lines.append(f"{row.id} {state}: {_short(row.task)}")
+        values = {"id": row.id, "task": _short(row.task)}
+        if row.state == TaskState.RUNNING:
+            lines.append(say("{id} is running: {task}", language, **values))
+        elif due:
+            at = f"{harness.daily_log.local(due):%Y-%m-%d %H:%M}"
+            lines.append(say("{id} begins at {at}: {task}", language, at=at, **values))
+        else:
+            lines.append(say("{id} is about to begin: {task}", language, **values))
     session_id = session.find(tx, session_key)
     for child in calls.running_children(tx, session_id) if session_id else ():
-        lines.append(f"{child.child_key} is running, a turn waits for it: {_short(child.arguments)}")
+        values = {"id": child.child_key, "task": _short(child.arguments)}
+        lines.append(say("{id} is running, a turn waits for it: {task}", language, **values))
     return lines
 
 

@@ -9,6 +9,7 @@ from app.agent.goals.dispatch import claim_of, dispatch, standing_of, start_agai
 from app.agent.goals.text import failed
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import tell
+from app.channels import outbox
 from app.db import Tx
 from app.ids import new_id
 from app.sessions import deposit, session, turns
@@ -105,7 +106,7 @@ def give_up(tx: Tx, harness: Harness, goal: Goal, reason: str) -> list[dict[str,
 
 
 def _tell_failed(tx: Tx, harness: Harness, goal: Goal, what: str) -> list[dict[str, Any]]:
-    text = failed(standing_of(tx, goal))
+    text = failed(standing_of(tx, goal), outbox.language_of(tx, goal.session_id or ""))
     critical = goal.rank == Priority.PERSON.rank
     told = tell_goal(tx, harness, goal, f"goal/{goal.id}/failed/{what}", text, critical=critical)
     return told + dispatch(tx, harness)

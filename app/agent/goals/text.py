@@ -3,27 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
+from app.sentences import say
 from app.work.life import Life, Outcome
 from app.work.standing import Standing
 
-FAILED = """I could not finish "{title}" ({pipeline}).
-{reason}
-{done}
-`moab goals retry {id}` tries again what is left."""
 
-
-def failed(stands: Standing) -> str:
+def failed(stands: Standing, language: str = "") -> str:
     """The one message about a goal that is given up: why, what was done, and where it lies."""
     made = [f"{step}: {product.path or product.summary}" for step, product in stands.products.items()]
-    done = "Done so far: " + "; ".join(made) + "." if made else "Nothing was done so far."
     goal = stands.goal
-    return FAILED.format(
-        title=goal.title,
-        pipeline=goal.pipeline.name,
-        reason=stands.reason or "Nobody knows why.",
-        done=done,
-        id=goal.id,
+    lines = (
+        say('I could not finish "{title}" ({pipeline}).', language, title=goal.title, pipeline=goal.pipeline.name),
+        stands.reason or say("Nobody knows why.", language),
+        say("Done so far: {done}.", language, done="; ".join(made))
+        if made
+        else say("Nothing was done so far.", language),
+        say("`moab goals retry {id}` tries again what is left.", language, id=goal.id),
     )
+    return "\n".join(lines)
 
 
 def line(stands: Standing) -> str:

@@ -17,9 +17,11 @@ from app.agent.heartbeat.night import is_night
 from app.agent.heartbeat.telling import home_chat, tell
 from app.agent.models.llm import ModelFailure
 from app.agent.people.aside import ask_aside
+from app.channels import outbox
 from app.db import Tx
 from app.events import Destination, MessageReceived
 from app.ids import new_id
+from app.sentences import Sentence, retell, say
 from app.sessions import deposit, turns
 from app.work import rounds
 
@@ -44,7 +46,7 @@ repeat what the notes say was done. Answer with one JSON object and nothing else
 {"say": "quiet"} or {"say": "speak", "text": "what is to be done or told, in full"}"""
 
 FOUND = f"The checklist HEARTBEAT.md was looked at, and this needs attention now: {{text}}\n({quiet.HINT})"
-STOPPED = (
+STOPPED = Sentence(
     "I have stopped looking at HEARTBEAT.md: {count} looks in a row failed, the last one because of this: {reason}. "
     "I begin again when the file changes, or after `moab heartbeat --now`."
 )
@@ -176,7 +178,8 @@ def _note_failure(tx: Tx, harness: Harness, text: str, reason: str) -> list[dict
     chat = home_chat(tx, harness) if stops else None
     if chat is None:
         return []
-    said = STOPPED.format(count=failures, reason=reason)
+    language = outbox.language_of(tx, chat.session_id)
+    said = say(STOPPED, language, count=failures, reason=retell(reason, language))
     return tell(tx, harness, f"checklist/{now.isoformat()}", chat.session_id, chat, said)
 
 

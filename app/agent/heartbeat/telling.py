@@ -12,12 +12,13 @@ from app.agent.heartbeat.night import is_night
 from app.channels import outbox
 from app.db import Tx, insert_if_absent, moment
 from app.events import wire_safe
+from app.sentences import Sentence, say
 from app.tables import messages, notices, sessions
 
 AWAKE_FOR = timedelta(minutes=30)
 """Who has written within this time is awake, whatever the hour."""
 
-MORNING = "Good morning. This came up during the night:"
+MORNING = Sentence("Good morning. This came up during the night:")
 
 
 def tell(
@@ -89,7 +90,7 @@ def _tell_chat(tx: Tx, harness: Harness, rows: Sequence[Any], now: datetime) -> 
     if not tx.execute(update(notices).where(*untold).values(told_at=now)).rowcount:
         return []  # somebody was faster
     texts = [row.text for row in rows]
-    text = "\n\n".join([MORNING, *texts])
+    text = "\n\n".join([say(MORNING, outbox.language_of(tx, rows[0].session_id)), *texts])
     return notice(tx, harness, f"morning/{rows[0].id}", rows[0].session_id, rows[0], text)
 
 

@@ -4,17 +4,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.config import Settings
+from app.sentences import Sentence
 from app.sessions.usage import Amount
 
 OUTPUT_RESERVE_TOKENS = 16_000
 """What is held for an answer at most; models may write far more, and hardly ever do."""
 
-HOW_TO_GO_ON = {
-    "turn": "Write to me and I go on in a new turn.",
-    "session": "/new starts a fresh conversation.",
-    "day": "Tomorrow I go on; whoever runs me can raise the budget.",
+SPENT = {
+    "turn": Sentence(
+        "I stopped here because of the budget for this turn: {figures} are used, and the next step might not fit. "
+        "Write to me and I go on in a new turn."
+    ),
+    "session": Sentence(
+        "I stopped here because of the budget for this conversation: {figures} are used, and the next step might not "
+        "fit. /new starts a fresh conversation."
+    ),
+    "day": Sentence(
+        "I stopped here because of the budget for today: {figures} are used, and the next step might not fit. Tomorrow "
+        "I go on; whoever runs me can raise the budget."
+    ),
 }
-WHOSE = {"turn": "this turn", "session": "this conversation", "day": "today"}
 
 
 @dataclass(frozen=True)
@@ -43,14 +52,7 @@ def refusal(limits: Sequence[Limit], used: Mapping[str, Amount], wanted: Amount)
         after = before.plus(wanted)
         name = f"BUDGET_{limit.scope.upper()}"
         if limit.tokens and after.tokens > limit.tokens:
-            return _explained(limit.scope, f"{before.tokens:,} of {limit.tokens:,} tokens ({name}_TOKENS)")
+            return SPENT[limit.scope].format(figures=f"{before.tokens:,} of {limit.tokens:,} tokens ({name}_TOKENS)")
         if limit.usd and after.usd > limit.usd:
-            return _explained(limit.scope, f"${before.usd:.2f} of ${limit.usd:.2f} ({name}_USD)")
+            return SPENT[limit.scope].format(figures=f"${before.usd:.2f} of ${limit.usd:.2f} ({name}_USD)")
     return None
-
-
-def _explained(scope: str, figures: str) -> str:
-    return (
-        f"I stopped here because of the budget for {WHOSE[scope]}: {figures} are used, and the next step might not "
-        f"fit. {HOW_TO_GO_ON[scope]}"
-    )

@@ -1,6 +1,5 @@
 """Commands of people (/stop, /new, /status and others): carried out once each, also while a turn runs."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -26,30 +25,32 @@ from app.errors import NotFound
 from app.events import CHAT_MOVED, CommandReceived, TurnStopped
 from app.failpoints import reach
 from app.ids import new_id
-from app.sentences import say
+from app.sentences import Sentence, counted, say
 from app.sessions import calls, deposit, people, search, session, tasks, transcript, turns, undo
 from app.sessions.calls import CallState
 from app.sessions.moves import Move
 from app.tables import sessions
 
-HELP = """\
-/stop ends what I am doing; /stop with the id of a task ends that task, /stop all everything
-/new starts a fresh conversation; the old one is kept
-/sessions lists the conversations
-/status shows where things stand
-/tasks lists what runs in the background or is set for a time
-/model [name or default] shows or changes the model of this conversation
-/voice [on or off] has answers read aloud too, as voice messages
-/think [off, low, medium or high] shows or changes how much the model thinks
-/approve or /deny, with its number and a reason, decides on a request; /answer answers a question
-/undo takes back the last exchange
-/undo files puts back the files that the last turn wrote
-/search words looks for what was said
-/timezone [name] shows or changes where you are in time
-/pair makes a code that lets somebody else in (for admins)
-/help is this"""
+HELP = (
+    Sentence("/stop ends what I am doing; /stop with the id of a task ends that task, /stop all everything"),
+    Sentence("/new starts a fresh conversation; the old one is kept"),
+    Sentence("/sessions lists the conversations"),
+    Sentence("/status shows where things stand"),
+    Sentence("/tasks lists what runs in the background or is set for a time"),
+    Sentence("/model [name or default] shows or changes the model of this conversation"),
+    Sentence("/voice [on or off] has answers read aloud too, as voice messages"),
+    Sentence("/think [off, low, medium or high] shows or changes how much the model thinks"),
+    Sentence("/approve or /deny, with its number and a reason, decides on a request; /answer answers a question"),
+    Sentence("/undo takes back the last exchange"),
+    Sentence("/undo files puts back the files that the last turn wrote"),
+    Sentence("/search words looks for what was said"),
+    Sentence("/timezone [name] shows or changes where you are in time"),
+    Sentence("/pair makes a code that lets somebody else in (for admins)"),
+    Sentence("/help is this"),
+)
 STOPPED_TASK = "Stopped by the user before the task came to an end."
 THINK = ("off", "low", "medium", "high")
+THINK_OR_NOT = ", ".join((*THINK, "default"))
 MAX_MODEL_CHARS = 200
 FOUND = 8
 QUOTE_CHARS = 80
@@ -64,6 +65,13 @@ class Asked:
     args: str
     behind: int | None = None
     event: CommandReceived | None = None
+
+    @property
+    def language(self) -> str:
+        return str(self.event.channel_meta.get("languageCode") or "") if self.event is not None else ""
+
+    def say(self, sentence: str, **values: Any) -> str:
+        return say(sentence, self.language, **values)
 
 
 @dataclass(frozen=True)
@@ -89,20 +97,20 @@ def _stop(tx: Tx, harness: Harness, asked: Asked) -> Done:
     others = tasks.open_of_key(tx, asked.session_key)
     if not asked.args:
         names = ", ".join(row.id for row in others)
-        left = f" Still open: {names}; /stop all ends them too." if others else ""
-        return replace(done, text=done.text + left)
+        left = asked.say("Still open: {names}; /stop all ends them too.", names=names) if others else ""
+        return replace(done, text=f"{done.text} {left}".strip())
     for row in others:
         task_list.cancel(tx, harness, asked.session_key, row.id)
-    text = f"{done.text} Cancelled: {', '.join(row.id for row in others)}." if others else done.text
-    return replace(done, text=text, tasks=(*done.tasks, *(row.id for row in others)))
+    ended = asked.say("Cancelled: {names}.", names=", ".join(row.id for row in others)) if others else ""
+    return replace(done, text=f"{done.text} {ended}".strip(), tasks=(*done.tasks, *(row.id for row in others)))
 
 
 def _stop_task(tx: Tx, harness: Harness, asked: Asked) -> Done:
     try:
         task_list.cancel(tx, harness, asked.session_key, asked.args)
-    except NotFound as error:
-        return Done(str(error))
-    return Done(f"Cancelled {asked.args}.", tasks=(asked.args,))
+    except NotFound:
+        return Done(asked.say("There is no open task {task}.", task=asked.args[:MAX_MODEL_CHARS]))
+    return Done(asked.say("Cancelled: {names}.", names=asked.args), tasks=(asked.args,))
 
 
 def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
@@ -112,27 +120,27 @@ def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
     give_up(tx, harness, asked.session_id)
     if stopped is not None:
         outbox.withdraw(tx, f"{stopped}/progress", "the turn was stopped")
-    summary = _what_was_done(tx, stopped)
+    summary = _what_was_done(tx, asked, stopped)
     children = calls.running_children(tx, asked.session_id)
     for child in children:
         calls.finish(tx, child.id, ok=False, result=STOPPED_TASK, now=now)
         task_list.stop_session(tx, harness, child.child_key or "")
-    text = f"Stopped.{summary}" if stopped or children else "Nothing was running."
+    text = " ".join([asked.say("Stopped."), *summary]) if stopped or children else asked.say("Nothing was running.")
     return Done(text, stopped, tuple(child.child_key or "" for child in children))
 
 
 def _tasks(tx: Tx, harness: Harness, asked: Asked) -> Done:
-    lines = task_list.describe(tx, harness, asked.session_key)
-    return Done("\n".join(f"- {line}" for line in lines) or "There are no open tasks.")
+    lines = task_list.describe(tx, harness, asked.session_key, asked.language)
+    return Done("\n".join(f"- {line}" for line in lines) or asked.say("There are no open tasks."))
 
 
-def _what_was_done(tx: Tx, run_id: str | None) -> str:
+def _what_was_done(tx: Tx, asked: Asked, run_id: str | None) -> list[str]:
     """The calls of a stopped turn in one or two sentences."""
     of_run = calls.of_run(tx, run_id) if run_id else []
-    done = Counter(name for name, state in of_run if state == CallState.FINISHED)
+    done = counted((name for name, state in of_run if state == CallState.FINISHED), asked.language)
     cut = [name for name, state in of_run if state in (CallState.STARTED, CallState.INTERRUPTED)]
-    names = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in done.items())
-    return (f" Done before that: {names}." if names else "") + (f" Cut off: {', '.join(cut)}." if cut else "")
+    said = [asked.say("Done before that: {names}.", names=done)] if done else []
+    return [*said, asked.say("Cut off: {names}.", names=", ".join(cut))] if cut else said
 
 
 def _new(tx: Tx, harness: Harness, asked: Asked) -> Done:
@@ -143,91 +151,102 @@ def _new(tx: Tx, harness: Harness, asked: Asked) -> Done:
     session.choose_as(tx, fresh, asked.session_id)
     moved = asked.behind is not None and deposit.carry_over(tx, asked.session_id, fresh, asked.behind)
     woken = deposit.wake_next(tx, fresh) if moved else None
-    text = "A fresh conversation. The old one is kept (/sessions)."
+    text = asked.say("A fresh conversation. The old one is kept (/sessions).")
     return replace(done, text=text, woken=(woken,) if woken is not None else ())
 
 
 def _sessions(tx: Tx, harness: Harness, asked: Asked) -> Done:
-    return Done(status.past_sessions(tx, harness, asked.session_key))
+    return Done(status.past_sessions(tx, harness, asked.session_key, asked.language))
 
 
 def _status(tx: Tx, harness: Harness, asked: Asked) -> Done:
-    return Done(status.status(tx, harness, asked.session_id, asked.session_key))
+    return Done(status.status(tx, harness, asked.session_id, asked.session_key, asked.language))
 
 
 def _model(tx: Tx, harness: Harness, asked: Asked) -> Done:
     name = asked.args
     if not name:
         own = tx.scalar(select(sessions.c.model).where(sessions.c.id == asked.session_id))
-        return Done(f"Model: {own or f'{harness.settings.model} (the default)'}.")
+        if own:
+            return Done(asked.say("Model: {model}.", model=own))
+        return Done(asked.say("Model: {model} (the default).", model=harness.settings.model))
     if len(name) > MAX_MODEL_CHARS or len(name.split()) > 1:
-        return Done("A model is one name, such as openai/gpt-5.4, or default.")
+        return Done(asked.say("A model is one name, such as openai/gpt-5.4, or default."))
     chosen = None if name.lower() == "default" else name
     tx.execute(update(sessions).where(sessions.c.id == asked.session_id).values(model=chosen))
-    return Done(f"Model: {chosen or harness.settings.model}, {_from_when(tx, asked)}.")
+    return Done(
+        asked.say("Model: {model}, {when}.", model=chosen or harness.settings.model, when=_from_when(tx, asked))
+    )
 
 
 def _think(tx: Tx, harness: Harness, asked: Asked) -> Done:
     level = asked.args.lower()
     if not level:
         own = tx.scalar(select(sessions.c.think).where(sessions.c.id == asked.session_id))
-        return Done(f"Thinking: {own or 'as the model does by itself'}. Accepted: {', '.join(THINK)}, default.")
+        level = own or asked.say("as the model does by itself")
+        return Done(asked.say("Thinking: {level}. Accepted: {accepted}.", level=level, accepted=THINK_OR_NOT))
     if level not in (*THINK, "default"):
-        return Done(f"There is no level {level[:20]!r}. Accepted: {', '.join(THINK)}, default.")
+        said = asked.say(
+            "There is no level {level}. Accepted: {accepted}.", level=repr(level[:20]), accepted=THINK_OR_NOT
+        )
+        return Done(said)
     chosen = None if level == "default" else level
     tx.execute(update(sessions).where(sessions.c.id == asked.session_id).values(think=chosen))
-    return Done(f"Thinking: {chosen or 'as the model does by itself'}, {_from_when(tx, asked)}.")
+    how_much = chosen or asked.say("as the model does by itself")
+    return Done(asked.say("Thinking: {level}, {when}.", level=how_much, when=_from_when(tx, asked)))
 
 
 def _voice(tx: Tx, harness: Harness, asked: Asked) -> Done:
     wanted = asked.args.lower()
     if wanted not in ("", "on", "off"):
-        return Done("There are /voice on and /voice off.")
+        return Done(asked.say("There are /voice on and /voice off."))
     if wanted == "on" and not how(harness.settings.piper_voice):
-        return Done(why_not())
+        return Done(asked.say(why_not()))
     if wanted:
         chosen = {"spoken": wanted == "on"}
         tx.execute(update(sessions).where(sessions.c.id == asked.session_id).values(chosen))
-        when = f", {_from_when(tx, asked)}"
-    else:
-        when = ""
     is_on = session.is_spoken(tx, asked.session_id)
-    return Done(f"Answers are {'read aloud too' if is_on else 'not read aloud'}{when}.")
+    said = asked.say("Answers are read aloud too.") if is_on else asked.say("Answers are not read aloud.")
+    return Done(f"{said.removesuffix('.')}, {_from_when(tx, asked)}." if wanted else said)
 
 
 def _from_when(tx: Tx, asked: Asked) -> str:
     turn = turns.newest(tx, asked.session_id)
-    return "from the next turn on" if turn is not None and turn.state == "live" else "from now on"
+    is_live = turn is not None and turn.state == "live"
+    return asked.say("from the next turn on") if is_live else asked.say("from now on")
 
 
 def _undo(tx: Tx, harness: Harness, asked: Asked) -> Done:
     """A turn that runs is stopped first: then it is the last exchange. Files have their own way, before this."""
     if asked.args:
-        return Done("There are /undo (takes back the last exchange) and /undo files (puts back what was written).")
+        return Done(
+            asked.say("There are /undo (takes back the last exchange) and /undo files (puts back what was written).")
+        )
     waiting = transcript.last_waiting(tx, asked.session_id, asked.behind)
     done = _stop_turn(tx, harness, asked)
     if asked.behind is not None:  # what came in since stands at the end of what is left
         deposit.carry_over(tx, asked.session_id, asked.session_id, asked.behind)
     taken = waiting if waiting is not None else undo.take_back(tx, asked.session_id)
     if taken is None:
-        return replace(done, text="There is nothing to take back.")
+        return replace(done, text=asked.say("There is nothing to take back."))
     flat = " ".join(taken.split())
     quote = flat[:QUOTE_CHARS] + ("…" if len(flat) > QUOTE_CHARS else "")
     wrote = undo.copies(tx, undo.last_runs(tx, asked.session_id))
-    files = " /undo files puts back the files it wrote." if wrote else ""
-    return replace(done, text=f'Taken back: "{quote}" and what followed.{files}')
+    files = asked.say("/undo files puts back the files it wrote.") if wrote else ""
+    taken_back = asked.say('Taken back: "{quote}" and what followed.', quote=quote)
+    return replace(done, text=f"{taken_back} {files}".strip())
 
 
 def _search(tx: Tx, harness: Harness, asked: Asked) -> Done:
     if not asked.args:
-        return Done("Say what to look for: /search words")
+        return Done(asked.say("Say what to look for: /search words"))
     found = search.search(tx, asked.session_key, asked.args, FOUND)
     if not found:
-        return Done("Nothing was said with these words.")
+        return Done(asked.say("Nothing was said with these words."))
     zone = harness.daily_log.zone
     lines = [
         f"- {one.at.replace(tzinfo=one.at.tzinfo or UTC).astimezone(zone):%Y-%m-%d %H:%M}, "
-        f"{'I' if one.role == 'assistant' else 'you'}: {one.snippet}"
+        f"{asked.say('I') if one.role == 'assistant' else asked.say('you')}: {one.snippet}"
         for one in found
     ]
     return Done("\n".join(lines))
@@ -241,8 +260,8 @@ def _timezone(tx: Tx, harness: Harness, asked: Asked) -> Done:
     return Done(zone_command(tx, harness, asked.event) if asked.event is not None else "")
 
 
-def _help(_tx: Tx, _harness: Harness, _asked: Asked) -> Done:
-    return Done(HELP)
+def _help(_tx: Tx, _harness: Harness, asked: Asked) -> Done:
+    return Done("\n".join(map(asked.say, HELP)))
 
 
 COMMANDS: dict[str, Command] = {
@@ -273,7 +292,7 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
         return {"command": ""}
     on_files = event.command == "undo" and event.args.strip().lower() == "files"
     done_before = await harness.db.read(outbox.exists, f"{command_key}/command")
-    said = await _undo_files(harness, event.session_key) if on_files and not done_before else None
+    said = await _undo_files(harness, event) if on_files and not done_before else None
     done = await harness.db.write(_carry_out, harness, event, command_key, said)
     reach("command.committed")
     events: list[dict[str, Any]] = []
@@ -291,15 +310,15 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     return {"command": event.command}
 
 
-async def _undo_files(harness: Harness, session_key: str) -> str:
+async def _undo_files(harness: Harness, event: CommandReceived) -> str:
     """In the workspace of whom the session works for."""
 
     def whose(tx: Tx) -> people.Principal:
-        session_id = session.find(tx, session_key) or ""
+        session_id = session.find(tx, event.session_key) or ""
         return people.principal_of(tx, session_id, harness.settings.approval_admins)
 
     who = await harness.db.read(whose)
-    return await undo_files(harness.at(who.folder), session_key)
+    return await undo_files(harness.at(who.folder), event.session_key, event.channel_meta.get("languageCode"))
 
 
 def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: str, said: str | None) -> Done:
@@ -311,7 +330,6 @@ def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: st
     command = COMMANDS.get(event.command, _unknown(event.command))
     asked = Asked(session_id, event.session_key, event.args.strip(), event.behind, event)
     done = Done(said) if said is not None else command(tx, harness, asked)
-    said_text = say(done.text, event.channel_meta.get("languageCode"))
     outbox.put(
         tx,
         f"{command_key}/command",
@@ -320,15 +338,18 @@ def _carry_out(tx: Tx, harness: Harness, event: CommandReceived, command_key: st
         kind="command",
         channel=event.channel,
         destination=event.destination,
-        parts=_parts(harness, event.channel, said_text),
-        text=said_text,
+        parts=_parts(harness, event.channel, done.text),
+        text=done.text,
         now=now,
     )
     return done
 
 
 def _unknown(name: str) -> Command:
-    return lambda _tx, _harness, _asked: Done(f"There is no /{name}.\n{HELP}")
+    def say_so(tx: Tx, harness: Harness, asked: Asked) -> Done:
+        return Done(f"{asked.say('There is no /{name}.', name=name)}\n{_help(tx, harness, asked).text}")
+
+    return say_so
 
 
 def _parts(harness: Harness, channel: str, text: str) -> Sequence[Any]:

@@ -3,10 +3,10 @@
 import logging
 import secrets
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from app.agent.announce import announce, reply_event
 from app.agent.harness import Harness
+from app.agent.people.zones import zone_of
 from app.channels import outbox
 from app.db import Tx
 from app.events import CommandReceived, MessageReceived
@@ -31,6 +31,8 @@ log = logging.getLogger("moab.agent")
 
 Input = MessageReceived | CommandReceived
 
+MAX_ZONE_CHARS = 40
+
 INVITATION = (
     "Nobody may talk to the agent on %s yet. Whoever sends this code to it is its first admin: %s (good once, for an "
     "hour; `moab people pair` makes others)."
@@ -41,7 +43,9 @@ async def admit(harness: Harness, event: Input) -> bool:
     """Whether `event` may come in. A stranger's code pairs him; the code itself is no message."""
     allowed = harness.settings.allow_lists.get(event.channel)
     if allowed is None or await harness.db.read(_is_welcome, event, allowed):
-        return not read_code(_given(event)) or not await harness.db.read(_has_paired, event)
+        if bool(read_code(_given(event))) and await harness.db.read(_has_paired, event):
+            return False
+        return allowed is None or not await _takes_zone(harness, event)
     events = await harness.db.write(_turn_away, harness, event)
     if events:
         await announce(harness, events)
@@ -77,6 +81,39 @@ def _has_paired(tx: Tx, event: Input) -> bool:
     return outbox.exists(tx, f"paired/{event.message_key}")
 
 
+async def _takes_zone(harness: Harness, event: Input) -> bool:
+    """Whether a message is the answer to where its sender is in time: the first words after he was let in."""
+    if not isinstance(event, MessageReceived) or len(event.message) > MAX_ZONE_CHARS or event.edited:
+        return False
+    if not await harness.db.read(_awaits_zone, event):
+        return False
+    events = await harness.db.write(_take_zone, harness, event)
+    if events:
+        await announce(harness, events)
+    return bool(events)
+
+
+def _awaits_zone(tx: Tx, event: MessageReceived) -> bool:
+    if outbox.exists(tx, f"zone/{event.message_key}"):
+        return True  # this very answer, delivered once more
+    known = people.find(tx, identity(event))
+    if known is None or known.state != State.PAIRED or known.timezone:
+        return False
+    if event.channel_meta.get("group") or event.channel_meta.get("timezone"):
+        return False
+    session_id = session.find(tx, event.session_key)
+    return session_id is not None and not session.count_messages(tx, session_id)
+
+
+def _take_zone(tx: Tx, harness: Harness, event: MessageReceived) -> list[dict[str, Any]]:
+    """The zone is kept and said; no event if the message means none, or more than one."""
+    who, zone = Newcomer.person(event), zone_of(event.message, harness.clock.now())
+    if zone is None:
+        return []
+    people.set_zone(tx, who, zone, harness.clock.now())
+    return [_put(tx, harness, event, "zone", say(ZONE_SET, who.language, zone=zone))]
+
+
 def _turn_away(tx: Tx, harness: Harness, event: Input) -> list[dict[str, Any]]:
     """What is said to somebody who is not let in, at most one line a day besides the answers to codes."""
     now, who = harness.clock.now(), Newcomer.person(event)
@@ -95,7 +132,8 @@ def _turn_away(tx: Tx, harness: Harness, event: Input) -> list[dict[str, Any]]:
     if code and people.use_code(tx, code, who, now):
         log.info("%s was paired with a code.", who.id, extra={"action": "paired"})
         hello = say(HELLO, who.language, name=who.name or who.username or "")
-        return [_put(tx, harness, event, "paired", f"{hello}\n\n{say(ASK_ZONE, who.language)}")]
+        asks = not event.channel_meta.get("timezone") and (known is None or not known.timezone)
+        return [_put(tx, harness, event, "paired", f"{hello}\n\n{say(ASK_ZONE, who.language)}" if asks else hello)]
     if code:
         people.count_try(tx, who.id)
         return [_put(tx, harness, event, "code", say(WRONG_CODE, who.language))]
@@ -112,8 +150,7 @@ def _given(event: Input) -> str:
 def _put(tx: Tx, harness: Harness, event: Input, key: str, text: str) -> dict[str, Any]:
     """A line to who knocks. Strangers have no conversation: their lines belong to one session of the channel's own."""
     now = harness.clock.now()
-    paired = key == "paired"
-    own = event.session_key if paired else f"{event.channel}:door"
+    own = event.session_key if key in ("paired", "zone") else f"{event.channel}:door"
     channel = harness.channels.get(event.channel)
     outbox.put(
         tx,
@@ -164,12 +201,11 @@ def zone_command(tx: Tx, harness: Harness, event: CommandReceived) -> str:
         known = people.find(tx, who.id)
         own = known.timezone if known is not None else None
         return say(ZONE_SET, language, zone=own) if own else say(ASK_ZONE, language)
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return say(ZONE_WRONG, language, zone=zone[:40])
-    people.set_zone(tx, who, zone, harness.clock.now())
-    return say(ZONE_SET, language, zone=zone)
+    meant = zone_of(zone, harness.clock.now()) if len(zone) <= MAX_ZONE_CHARS else None
+    if meant is None:
+        return say(ZONE_WRONG, language, zone=zone[:MAX_ZONE_CHARS])
+    people.set_zone(tx, who, meant, harness.clock.now())
+    return say(ZONE_SET, language, zone=meant)
 
 
 async def invite_first(harness: Harness) -> None:

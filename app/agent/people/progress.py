@@ -8,14 +8,15 @@ from sqlalchemy import func, select
 from app.agent.announce import announce, notice
 from app.agent.flow import Flow
 from app.agent.harness import Harness
-from app.agent.people.status import duration
+from app.agent.people.status import activity, duration
 from app.channels import outbox
 from app.db import Tx, moment
+from app.sentences import Sentence, say
 from app.sessions import calls, deposit, turns
 from app.tables import deliveries
 
 EVERY = timedelta(minutes=3)
-STILL_WORKING = "Still working, {duration}, step {step}: {what}."
+STILL_WORKING = Sentence("Still working, {duration}, step {step}: {what}.")
 
 
 async def say_still_working(harness: Harness, flow: Flow) -> None:
@@ -39,8 +40,9 @@ def _say(tx: Tx, harness: Harness, flow: Flow) -> list[dict[str, Any]]:
     begun = moment(turn.started_at) or now
     if now - (last or begun) < EVERY:
         return []
-    what = turn.tool or ("delegate_task" if turn.run_id != flow.run_id else turn.activity)
-    text = STILL_WORKING.format(duration=duration(now, begun), step=turn.iteration + 1, what=what)
+    language = outbox.language_of(tx, turn.session_id)
+    what = turn.tool or ("delegate_task" if turn.run_id != flow.run_id else activity(turn, language))
+    text = say(STILL_WORKING, language, duration=duration(now, begun), step=turn.iteration + 1, what=what)
     return notice(tx, harness, f"{key}/{count}", turn.session_id, place, text)
 
 

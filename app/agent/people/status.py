@@ -8,35 +8,49 @@ from sqlalchemy import func, select
 from app.agent.delegation.task_list import describe
 from app.agent.harness import Harness
 from app.db import Tx, moment
+from app.sentences import Sentence, say
 from app.sessions import session, turns
 from app.tables import approvals, messages, sessions, usage
 
 MAX_LISTED = 10
 MAX_TITLE_CHARS = 60
+ACTIVITIES = (Sentence("thinking"), Sentence("tool"), Sentence("listening"))
 
 
-def status(tx: Tx, harness: Harness, session_id: str, session_key: str) -> str:
+def status(tx: Tx, harness: Harness, session_id: str, session_key: str, language: str = "") -> str:
     """A line each for model, context, cost, the step in progress, and open work."""
     own = tx.execute(select(sessions.c.model, sessions.c.think).where(sessions.c.id == session_id)).one()
-    think = f", thinking {own.think}" if own.think else ""
+    model = own.model or harness.settings.model
+    count = session.count_messages(tx, session_id)
+    what = doing(turns.newest(tx, session_id), harness.clock.now(), language)
     lines = [
-        f"Model: {own.model or harness.settings.model}{think}.",
-        f"Messages in this conversation: {session.count_messages(tx, session_id)}. {_spent(tx, session_id)}",
-        f"Now: {doing(turns.newest(tx, session_id), harness.clock.now())}.",
-        *_open_work(tx, harness, session_id, session_key),
+        say("Model: {model}.", language, model=model)
+        if not own.think
+        else say("Model: {model}, thinking {level}.", language, model=model, level=own.think),
+        say("Messages in this conversation: {count}.", language, count=count) + f" {_spent(tx, session_id, language)}",
+        say("Now: {what}.", language, what=what),
+        *_open_work(tx, harness, session_id, session_key, language),
     ]
     older = len(_of_key(tx, session_key)) - 1
     if older > 0:
-        lines.append(f"Earlier conversations: {older} (/sessions lists them).")
+        lines.append(say("Earlier conversations: {count} (/sessions lists them).", language, count=older))
     return "\n".join(lines)
 
 
-def doing(turn: Any | None, now: datetime) -> str:
+def doing(turn: Any | None, now: datetime, language: str = "") -> str:
     """What a turn's row says it does at the moment, and since when."""
     if turn is None or turn.state != "live":
-        return "idle"
-    tool = f" ({turn.tool})" if turn.tool else ""
-    return f"{turn.activity}{tool}, step {turn.iteration + 1}, for {duration(now, turn.started_at)}"
+        return say("idle", language)
+    what = activity(turn, language)
+    what = f"{what} ({turn.tool})" if turn.tool else what
+    since = duration(now, turn.started_at)
+    return say("{what}, step {step}, for {duration}", language, what=what, step=turn.iteration + 1, duration=since)
+
+
+def activity(turn: Any, language: str) -> str:
+    """What a turn does; behind a comma stands how far it is."""
+    what, comma, share = str(turn.activity).partition(",")
+    return f"{say(what, language)}{comma}{share}"
 
 
 def duration(now: datetime, since: Any) -> str:
@@ -48,18 +62,21 @@ def duration(now: datetime, since: Any) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def past_sessions(tx: Tx, harness: Harness, session_key: str) -> str:
+def past_sessions(tx: Tx, harness: Harness, session_key: str, language: str = "") -> str:
     """The conversations of a key, the newest first, each with its first words."""
     rows = _of_key(tx, session_key)
     lines = []
     for row in rows[:MAX_LISTED]:
         begun = (moment(row.created_at) or harness.clock.now()).astimezone(harness.daily_log.zone)
         count = session.count_messages(tx, row.id)
-        now = "now: " if row.closed_at is None else ""
-        lines.append(f"- {now}since {begun:%Y-%m-%d %H:%M}, {count} messages{_title(tx, row.id)}")
+        values = {"begun": f"{begun:%Y-%m-%d %H:%M}", "count": count}
+        is_open = row.closed_at is None
+        said = say("since {begun}, {count} messages", language, **values)
+        said = say("now: since {begun}, {count} messages", language, **values) if is_open else said
+        lines.append(f"- {said}{_title(tx, row.id)}")
     if len(rows) > MAX_LISTED:
-        lines.append(f"- and {len(rows) - MAX_LISTED} older ones")
-    return "\n".join(["Conversations here (/search finds what was said in them):", *lines])
+        lines.append(f"- {say('and {count} older ones', language, count=len(rows) - MAX_LISTED)}")
+    return "\n".join([say("Conversations here (/search finds what was said in them):", language), *lines])
 
 
 def _of_key(tx: Tx, session_key: str) -> list[Any]:
@@ -73,21 +90,22 @@ def _title(tx: Tx, session_id: str) -> str:
     return f": {text[:MAX_TITLE_CHARS]}{'…' if len(text) > MAX_TITLE_CHARS else ''}" if text else ""
 
 
-def _spent(tx: Tx, session_id: str) -> str:
+def _spent(tx: Tx, session_id: str, language: str) -> str:
     settled = (usage.c.session_id == session_id, usage.c.state == "settled")
     last = tx.execute(
         select(usage.c.input_tokens, usage.c.output_tokens).where(*settled).order_by(usage.c.at.desc()).limit(1)
     ).first()
     if last is None:
-        return "Context: nothing was sent to the model yet."
+        return say("Context: nothing was sent to the model yet.", language)
     cost = tx.scalar(select(func.sum(usage.c.cost_usd)).where(*settled))
-    spent = f"${cost:.4f}" if cost is not None else "unknown (no price for this model)"
-    return f"Context: about {last.input_tokens + last.output_tokens} tokens. Cost so far: {spent}."
+    spent = f"${cost:.4f}" if cost is not None else say("unknown (no price for this model)", language)
+    tokens = last.input_tokens + last.output_tokens
+    return say("Context: about {tokens} tokens. Cost so far: {cost}.", language, tokens=tokens, cost=spent)
 
 
-def _open_work(tx: Tx, harness: Harness, session_id: str, session_key: str) -> list[str]:
-    lines = [f"Task {line}" for line in describe(tx, harness, session_key)]
+def _open_work(tx: Tx, harness: Harness, session_id: str, session_key: str, language: str) -> list[str]:
+    lines = [say("Task {line}", language, line=line) for line in describe(tx, harness, session_key, language)]
     waiting = tx.execute(
         select(approvals.c.tool).where(approvals.c.session_id == session_id, approvals.c.state == "pending")
     ).all()
-    return lines + [f"Waiting for your answer: {row.tool}" for row in waiting]
+    return lines + [say("Waiting for your answer: {tool}", language, tool=row.tool) for row in waiting]

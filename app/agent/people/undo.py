@@ -12,6 +12,7 @@ from app.agent.harness import Harness
 from app.db import Tx
 from app.files import write_atomic
 from app.memory.workspace import OWN_FOLDER
+from app.sentences import Sentence, say
 from app.sessions import session, turns, undo
 
 WRITERS = frozenset({"write", "edit", "download"})
@@ -20,8 +21,8 @@ TOO_LARGE = ""
 """In place of a copy's path: there is none."""
 
 NO_FILE = "none"
-WORKING = "I am still working. End it with /stop first, then /undo files."
-NOTHING = "The last turn wrote no file with write, edit or download."
+WORKING = Sentence("I am still working. End it with /stop first, then /undo files.")
+NOTHING = Sentence("The last turn wrote no file with write, edit or download.")
 
 T = TypeVar("T")
 
@@ -43,16 +44,20 @@ async def keeping_copies(
     return result
 
 
-async def undo_files(harness: Harness, session_key: str) -> str:
+async def undo_files(harness: Harness, session_key: str, language: str | None = None) -> str:
     """Put back what the last turn wrote; says what was done. Safe to repeat."""
     found = await harness.db.read(_find, session_key)
     if isinstance(found, str):
-        return found
+        return say(found, language)
     restored, refused = await asyncio.to_thread(_restore, harness.workspace.root, found)
-    lines = [f"Put back as before the last turn: {', '.join(sorted(set(restored)))}."] if restored else []
+    lines = [say("Put back as before the last turn: {files}.", language, files=_listed(restored))] if restored else []
     if refused:
-        lines.append(f"Left alone, because somebody changed them since: {', '.join(sorted(set(refused)))}.")
+        lines.append(say("Left alone, because somebody changed them since: {files}.", language, files=_listed(refused)))
     return "\n".join(lines)
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return ", ".join(sorted(set(paths)))
 
 
 def _find(tx: Tx, session_key: str) -> Sequence[Any] | str:

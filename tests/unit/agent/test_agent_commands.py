@@ -7,7 +7,8 @@ import pytest
 from app.agent.act import act
 from app.agent.models.llm import Completion
 from app.agent.people import commands
-from app.agent.people.commands import HELP, run_command
+from app.agent.people.commands import HELP as LINES
+from app.agent.people.commands import run_command
 from app.agent.think import think
 from app.events import CommandReceived, Destination
 from app.sessions import calls, deposit, session
@@ -225,6 +226,9 @@ async def test_killed_right_after_it_was_carried_out_it_is_only_announced_again(
     assert (await begin(house, "afresh", "k2", run_id(2))).session_id == fresh.session_id
     assert len(house.rows(sessions.select())) == 2 and len(house.rows(deliveries.select())) == 1
     assert house.sender.names() == ["agent.reply.ready"]
+
+
+HELP = "\n".join(LINES)
 
 
 @pytest.mark.parametrize(("name", "said"), [("help", HELP), ("start", HELP), ("dance", f"There is no /dance.\n{HELP}")])

@@ -122,7 +122,7 @@ async def test_it_says_what_was_done_and_what_to_do_in_the_language_of_the_perso
     [row] = house.rows(deliveries.select().where(deliveries.c.key == f"{RUN}/failure/0"))
     assert row.text == (
         f"In mir ist etwas schiefgegangen, und ich konnte das nicht zu Ende bringen (Lauf {RUN}). "
-        "Davor hatte ich getan: note (2 times). "
+        "Davor hatte ich getan: note (2-mal). "
         "Das ist vielleicht geschehen, vielleicht nicht: push; sieh bitte nach, bevor du es wiederholst. "
         'Deine Nachricht ist aufgehoben: Schreib "nochmal", dann versuche ich es wieder, oder sag es mit anderen '
         "Worten."

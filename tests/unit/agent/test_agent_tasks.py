@@ -160,7 +160,7 @@ async def test_people_cancel_by_the_id_or_all(house: House) -> None:
     flow = await delegate(house)
     await delegate(house, flow, 1)
     first, second = (one.id for one in house.rows(task_rows.select()))
-    assert await say(house, "stop", "c1", args=first) == f"Cancelled {first}."
+    assert await say(house, "stop", "c1", args=first) == f"Cancelled: {first}."
     assert f"Still open: {second}; /stop all ends them too." in await say(house, "stop", "c2")
     assert f"Cancelled: {second}." in await say(house, "stop", "c3", args="all")
     assert {one.state for one in house.rows(task_rows.select())} == {"cancelled"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.channels.channel import Absent, Channel, Fetched, Later, Refused, Sent, Unknown
-from app.channels.slack import SlackChannel
+from app.channels.slack import About, SlackChannel
 from app.events import Attachment, Destination
 from tests.fakes.slack_server import APP_TOKEN, TOKEN, SlackServer
 
@@ -256,11 +256,15 @@ async def test_the_token_goes_to_slack_alone(slack, channel, tmp_path, monkeypat
     assert result == Refused("The file does not lie at Slack.")
 
 
-async def test_names_are_asked_for_once(slack, channel):
-    assert await channel.name_of("U1") == "Ada" and await channel.name_of("U1") == "Ada"
+async def test_who_somebody_is_is_asked_for_once(slack, channel):
+    slack.locale = "de-DE"
+    ada = About("Ada", "de-DE", "Europe/Berlin")
+    assert await channel.about("U1") == ada and await channel.about("U1") == ada
     assert len(slack.calls("users.info")) == 1
     slack.script({"method": "users.info", "kind": "server_error"})
-    assert await channel.name_of("U2") is None and await channel.name_of("U2") == "Ada"
+    assert await channel.about("U2") == About() and await channel.about("U2") == ada
+    slack.zone = "Mars/Olympus"
+    assert (await channel.about("U3")).zone == ""
 
 
 async def test_the_token_stands_in_no_reason_and_no_log(slack, caplog):

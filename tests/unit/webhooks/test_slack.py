@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.channels.slack import About
 from app.clock import ManualClock
 from app.config import Settings
 from app.events import CommandReceived, MessageReceived, Sender
@@ -76,11 +77,11 @@ def test_nothing_else_is(changes, late_s):
 class Service:
     """The route in an application, with an `accept` that records, waits or fails."""
 
-    def __init__(self, names=None):
+    def __init__(self, people=None):
         self.accepted, self.fault, self.gate, self.stored = [], None, None, asyncio.Event()
         self.clock = ManualClock()
         self.app = FastAPI()
-        self.app.include_router(slack_router(Desk(self.accept, names), SECRET, self.clock))
+        self.app.include_router(slack_router(Desk(self.accept, people), SECRET, self.clock))
 
     async def accept(self, event):
         if self.gate:
@@ -188,14 +189,16 @@ def test_slack_waits_three_seconds():
     assert slack.ANSWER_WITHIN_S < 3
 
 
-async def test_who_speaks_is_called_by_name():
-    class Names:
-        async def name_of(self, user_id):
-            return {"U0ADA00001": "Ada"}.get(user_id)
+async def test_who_speaks_has_a_name_a_language_and_a_zone():
+    class People:
+        async def about(self, user_id):
+            return {"U0ADA00001": About("Ada", "de-DE", "Europe/Berlin")}.get(user_id, About())
 
-    service = Service(names=Names())
+    service = Service(people=People())
     await service.post(payload_of("mention"))
     assert service.accepted[0].sender == Sender(id="U0ADA00001", name="Ada")
+    meta = service.accepted[0].channel_meta
+    assert (meta["languageCode"], meta["timezone"]) == ("de-DE", "Europe/Berlin")
 
 
 def door(**settings):
