@@ -46,9 +46,9 @@ ONLY = {
     "local_model": {"child", "errors"},
     "speech": {"child", "config", "errors", "recording"},
     "recording": {"errors"},
-    "aloud": {"errors", "recording"},
+    "aloud": {"errors", "recording", "sentences"},
     "cli.client": {"errors", "events"},
-    "agent.loop": {"agent.flow", "agent.models.llm", "agent.recovery", "agent.repetition"},
+    "agent.loop": {"agent.flow", "agent.models.llm", "agent.recovery", "agent.repetition", "sentences"},
     "agent.approvals.policy": {"errors"},
     "agent.context.build": {
         "agent.context.coverage",
@@ -64,7 +64,7 @@ ONLY = {
     "agent.context.coverage": {"sessions.transcript"},
     "agent.context.summary": {"agent.context.coverage", "events", "sessions.transcript"},
     "agent.context.pruning": set[str](),
-    "agent.recovery": {"agent.models.llm"},
+    "agent.recovery": {"agent.models.llm", "sentences"},
     "agent.models.llm": {"agent.models.provider"},
     "agent.models.provider": set[str](),
 }
