@@ -77,6 +77,9 @@ class Answers:
     def _failed(self, change: Change, function: Function, job: Job, failure: Failure, started_ms: int) -> None:
         run = job.run
         change.attempt_failed(run, job.step_id, job.attempt, started_ms, to_json(failure.output))
+        if not failure.is_attempt:
+            change.job_postponed(job, retry_at(change.now_ms, job.unreached, self._jitter(), None))
+            return
         if failure.no_retry or job.attempt + 1 >= function.max_attempts:
             log.info("Run %s of %s failed: %s. It is not tried again.", run.id, run.function, failure.reason)
             change.job_done(job)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -95,7 +96,7 @@ class Api:
         return _error(503, "The engine is not running.")
 
     async def _events_in(self, request: Request) -> Response:
-        if not self._access.may_send(request.path_params["key"]):
+        if not self._access.may_send(request.path_params["key"], _caller(request)):
             return _refused(401, "This is not the engine's event key.")
         body = await _body(request)
         if body is None:
@@ -127,7 +128,7 @@ class Api:
 
     async def _events(self, request: Request) -> Response:
         wanted = request.query_params.get("limit", "20")
-        limit = min(int(wanted), 100) if wanted.isdigit() else 20
+        limit = min(int(wanted), 100) if re.fullmatch(r"[0-9]{1,6}", wanted) else 20
         found = await rest.events(self._server.store, limit, request.query_params.get("name"))
         return self._data(found, cached_ms=None)
 

@@ -162,6 +162,12 @@ class Change:
         )  # fmt: skip
         self.timed.append((due_ms, job))
 
+    def job_postponed(self, job: Job, due_ms: int) -> None:
+        """The app could not be reached: it is tried again for as long as it takes, and no attempt is used up."""
+        job.due_ms, job.claimed, job.unreached = due_ms, False, job.unreached + 1
+        self.add("UPDATE jobs SET due_at = ?, claimed = 0, interruptions = 0 WHERE id = ?", due_ms, job.id)
+        self.timed.append((due_ms, job))
+
     def job_done(self, job: Job) -> None:
         job.dropped = True
         job.run.jobs.pop(job.id, None)

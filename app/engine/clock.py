@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+#: The last moment that the calendar has in every zone; whatever lies beyond counts as this.
+LATEST_MS = 253_402_214_400_000
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
@@ -26,7 +28,8 @@ def to_ms(moment: datetime) -> int:
 
 
 def from_ms(ms: int) -> datetime:
-    """The aware UTC moment of `ms` milliseconds since 1970."""
+    """The aware UTC moment of `ms` milliseconds since 1970, within the calendar."""
+    ms = max(0, min(ms, LATEST_MS))
     return datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
 
 
@@ -42,15 +45,16 @@ def parse_iso(text: str) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return to_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0, min(to_ms(aware), LATEST_MS))
 
 
 def parse_duration(text: str) -> int | None:
-    """Milliseconds of a duration such as `8s`, `1h30m`, `2w`, `500ms`, or None when it is none."""
+    """Milliseconds of a duration such as `8s`, `1h30m`, `2w`, `500ms`, or None when it is none; at most LATEST_MS."""
     total, end = 0.0, 0
     for part in _PART.finditer(text):
         if part.start() != end:
             return None
         total += float(part[1]) * _UNIT_MS[part[2]]
         end = part.end()
-    return round(total) if text and end == len(text) else None
+    return round(min(total, LATEST_MS)) if text and end == len(text) else None

@@ -125,7 +125,8 @@ class Core:
         self, app: str, url: str, sdk: str, configs: Sequence[Any], transport: Transport
     ) -> bool:  # fmt: skip
         """An app's functions, from now on; the open runs of functions that are gone end as cancelled."""
-        change = Change(self.now_ms())
+        change, known = Change(self.now_ms()), self.registry.apps.get(app)
+        is_new = known is None or known.transport is None
         modified, gone = self.registry.register(change, app, url, sdk, configs, transport)
         for function in gone:
             self._remove(change, function)
@@ -134,7 +135,8 @@ class Core:
         await self.commit(change)
         for job in self.executor.unpark():
             self._due(job.due_ms, job)
-        log.info("App %s registered %d functions.", app, len(configs))
+        if modified or is_new:
+            log.info("App %s registered %d functions.", app, len(configs))
         return modified
 
     def commit(self, change: Change) -> Coroutine[Any, Any, None]:

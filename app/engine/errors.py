@@ -69,4 +69,8 @@ class UnknownEvent(EngineError):
 
 
 class TransportFailed(EngineError):
-    """An app could not be reached; the call is made again later."""
+    """An app did not answer; the call is made again later."""
+
+
+class Unreachable(TransportFailed):
+    """Nothing of the call reached the app."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from app.engine.answers import Answers
 from app.engine.change import Change
-from app.engine.errors import TransportFailed
+from app.engine.errors import TransportFailed, Unreachable
 from app.engine.functions import Function
 from app.engine.gates import Gates
 from app.engine.gateway import INFERENCE, Gateway
@@ -168,14 +168,22 @@ class Executor:
         if job.dropped:
             log.info("Run %s ended meanwhile; the answer of a call in flight is dropped.", job.run.id)
             return
+        await self._commit(self._applied(function, job, outcome, started_ms))
+
+    def _applied(self, function: Function, job: Job, outcome: Outcome, started_ms: int) -> Change:
+        """What an answer changes. One that cannot be applied ends its run, which would wait for ever else."""
         change = Change(self._now_ms())
         try:
             self._answers.apply(change, function, job, outcome, started_ms)
-            self._intake.settle(change)
-        except Exception:
+        except Exception as fault:
             log.exception("The answer of a call of run %s could not be applied; please report this.", job.run.id)
-            raise
-        await self._commit(change)
+            problem = f"The answer could not be applied ({type(fault).__name__}: {fault})."
+            change = Change(self._now_ms())
+            self._answers.apply(
+                change, function, job, Failure.of_engine("BadAnswer", problem, no_retry=True), started_ms
+            )
+        self._intake.settle(change)
+        return change
 
     async def _ask(self, job: Job, function: Function, transport: Transport) -> Outcome:
         run = job.run
@@ -189,7 +197,8 @@ class Executor:
             return read_answer(await transport.post({"fnId": run.function, "stepId": job.step_id}, headers, body))
         except TransportFailed as problem:
             log.warning("A call of run %s of %s failed: %s", run.id, run.function, problem)
-            return Failure.of_engine("TransportFailed", str(problem))
+            is_attempt = not isinstance(problem, Unreachable)
+            return Failure.of_engine("TransportFailed", str(problem), is_attempt=is_attempt)
         except asyncio.CancelledError:
             return self._cancelled(run, asyncio.current_task())
 

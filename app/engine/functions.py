@@ -107,7 +107,7 @@ def parse_function(app: str, config: Mapping[str, Any]) -> Function:
             policies=_policies(config),
             raw=config,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadFunction(f"A function of app '{app}' has a configuration that cannot be read: {error!r}.") from None
     except BadFunction as error:
         raise BadFunction(f"Function '{config.get('id')}' of app '{app}': {error}") from None

@@ -110,7 +110,9 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A call to make. `step_id` is a hash, or DISCOVERY. `slots` are the places it takes in concurrency limits."""
+    """A call to make. `step_id` is a hash, or DISCOVERY. `slots` are the places it takes in concurrency limits;
+    `unreached` is how often in a row its app was not there.
+    """
 
     id: int
     run: "Run"
@@ -121,6 +123,7 @@ class Job:
     claimed: bool = False
     dropped: bool = False
     slots: tuple[str, ...] = ()
+    unreached: int = 0
     timer: Timer | None = None
 
 

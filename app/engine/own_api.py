@@ -1,8 +1,9 @@
 """Our own routes beside Inngest's: find runs, see one step by step, repeat it, pause and resume functions."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -17,6 +18,8 @@ from app.engine.history import EventTrace, FunctionRow, RunRow, RunTrace
 Handler = Callable[[Request], Awaitable[Response]]
 _MAX_BODY_BYTES = 100_000
 _LIMIT = 50
+#: How deep JSON is shown.
+_DEEPEST = 100
 
 
 class Server(Protocol):
@@ -62,13 +65,13 @@ class _OwnApi:
             text=asked.get("text"),
         )  # fmt: skip
         before = found[-1].id if len(found) == limit else None
-        return JSONResponse({"data": _plain([asdict(run) for run in found]), "metadata": {"before": before}})
+        return JSONResponse({"data": _plain(found), "metadata": {"before": before}})
 
     async def trace(self, request: Request) -> Response:
-        return JSONResponse({"data": _plain(asdict(await self._server.run(request.path_params["id"])))})
+        return JSONResponse({"data": _plain(await self._server.run(request.path_params["id"]))})
 
     async def event(self, request: Request) -> Response:
-        return JSONResponse({"data": _plain(asdict(await self._server.event(request.path_params["id"])))})
+        return JSONResponse({"data": _plain(await self._server.event(request.path_params["id"]))})
 
     async def replay(self, request: Request) -> Response:
         body = await json_body(request)
@@ -79,7 +82,7 @@ class _OwnApi:
         return JSONResponse({"data": {"run_id": run_id}})
 
     async def functions(self, request: Request) -> Response:
-        return JSONResponse({"data": _plain([asdict(function) for function in await self._server.functions()])})
+        return JSONResponse({"data": _plain(await self._server.functions())})
 
     async def pause(self, request: Request) -> Response:
         await self._server.pause(request.path_params["id"])
@@ -106,7 +109,7 @@ async def json_body(request: Request) -> Any:
 def _number(text: str | None) -> int:
     if text is None:
         return _LIMIT
-    if not text.isdigit() or not 1 <= int(text) <= 1_000:
+    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= 1_000:
         raise BadRequest("limit must be a number from 1 to 1000")
     return int(text)
 
@@ -120,10 +123,14 @@ def _moment(asked: Mapping[str, str], field: str) -> datetime | None:
     return from_ms(moment_ms)
 
 
-def _plain(value: Any) -> Any:
-    """Moments as text."""
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Rows as JSON, with moments as text; what is nested deeper than anybody can read is left out."""
+    if depth > _DEEPEST:
+        return "(nested too deeply to be shown)"
     if isinstance(value, datetime):
         return iso(to_ms(value))
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name), depth + 1) for field in fields(value)}
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(item, depth + 1) for key, item in value.items()}
+    return [_plain(item, depth + 1) for item in value] if isinstance(value, list | tuple) else value

@@ -59,6 +59,9 @@ class Registry:
         known = self.apps.get(name)
         modified = known is None or known.checksum != checksum or known.url != url
         self.apps[name] = App(name, url, sdk, checksum, transport)
+        here = {function.slug for function in self.of_app(name)}
+        if not modified and known is not None and known.sdk == sdk and here == {one.slug for one in functions}:
+            return False, []  # apps in development are looked at every few seconds
         change.add(
             "INSERT OR REPLACE INTO apps (name, url, sdk, checksum, synced_at) VALUES (?,?,?,?,?)",
             name, url, sdk, checksum, change.now_ms,

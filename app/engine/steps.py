@@ -1,7 +1,7 @@
 """What happens to steps: opened, finished (memo, order, next call); the one place that plans a discovery call."""
 
 from app.engine.change import Change
-from app.engine.clock import parse_duration
+from app.engine.clock import LATEST_MS, parse_duration
 from app.engine.gates import Gates
 from app.engine.live import Live
 from app.engine.model import COMPLETED, DISCOVERY, FAILED, Job, Run, Step, to_json
@@ -72,4 +72,4 @@ def expires_at(now_ms: int, timeout: object, default_ms: int) -> int | None:
     if timeout is None:
         return now_ms + default_ms
     length = parse_duration(timeout) if isinstance(timeout, str) else None
-    return None if length is None else now_ms + length
+    return None if length is None else min(now_ms + length, LATEST_MS)

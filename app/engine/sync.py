@@ -101,5 +101,5 @@ def _read(body: bytes, name_field: str) -> Registration:
             raise TypeError("functions is no list of objects")
         sdk = value.get("sdk") or f"{value.get('sdk_language', '')}:v{value.get('sdk_version', '')}"
         return Registration(str(value[name_field]), str(value.get("url") or ""), str(sdk), functions)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SyncFailed(f"The app's registration cannot be read: {error!r}.") from None

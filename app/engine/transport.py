@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx
 
-from app.engine.errors import TransportFailed
+from app.engine.errors import TransportFailed, Unreachable
 from app.engine.signing import sign
 
 #: An ASGI application, as the ASGI specification has it.
@@ -24,6 +24,7 @@ Body = Sequence[bytes | bytearray]
 #: The host that requests within the process carry; it never resolves.
 PRIVATE_HOST = "engine.internal"
 _CONNECT_TIMEOUT_S = 10.0
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ class HttpTransport:
         try:
             response = await self._client.post(self._url, params=dict(query), headers=sent, content=content)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise TransportFailed(f"Unable to reach {self._url}: {type(error).__name__} {error}".strip()) from error
+            kind = Unreachable if isinstance(error, NOT_SENT) else TransportFailed
+            raise kind(f"Unable to reach {self._url}: {type(error).__name__} {error}".strip()) from error
         return Answer(response.status_code, response.headers, response.content)
 
 

@@ -1,6 +1,7 @@
 """The requests and answers of a call, in Inngest's protocol as recorded."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,17 +50,21 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The call failed as a whole. `output` is the error as answered; `reason` names it in one phrase."""
+    """The call failed as a whole. `output` is the error as answered; `reason` names it in one phrase.
+
+    `is_attempt`: whether the app may have seen it at all.
+    """
 
     output: Any
     reason: str
     no_retry: bool = False
     retry_after: str | None = None
+    is_attempt: bool = True
 
     @classmethod
-    def of_engine(cls, name: str, message: str, *, no_retry: bool = False) -> "Failure":
+    def of_engine(cls, name: str, message: str, *, no_retry: bool = False, is_attempt: bool = True) -> "Failure":
         """A failure that the engine itself states."""
-        return cls({"name": name, "message": message}, name, no_retry)
+        return cls({"name": name, "message": message}, name, no_retry, is_attempt=is_attempt)
 
 
 Outcome = Operations | Returned | Failure
@@ -145,7 +150,7 @@ def _json(body: bytes) -> Any:
 
 def _version(headers: Mapping[str, str]) -> int:
     value = headers.get("x-inngest-req-version", "")
-    return int(value) if value.isdigit() else -1
+    return int(value) if re.fullmatch(r"[0-9]{1,6}", value) else -1
 
 
 def _shorten(body: bytes) -> str:
@@ -158,13 +163,24 @@ def _operations(value: Any) -> list[Operation]:
     items = [item for item in value if isinstance(item, dict) and item.get("id") and item.get("op")]
     return [
         Operation(
-            id=str(item["id"]),
-            op=str(item["op"]),
-            name=str(item.get("name") or ""),
-            label=str(item.get("displayName") or item.get("name") or item["id"]),
-            opts=item["opts"] if isinstance(item.get("opts"), dict) else {},
+            id=_text(item["id"]),
+            op=_text(item["op"]),
+            name=_text(item.get("name") or ""),
+            label=_text(item.get("displayName") or item.get("name") or item["id"]),
+            opts=_options(item.get("opts")),
             data=item.get("data"),
             error=item["error"] if isinstance(item.get("error"), dict) else None,
         )
         for item in items
     ]
+
+
+def _text(value: object) -> str:
+    """A text that can be stored: half a surrogate pair, which no file takes, becomes the replacement character."""
+    text = str(value)
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _options(value: object) -> Mapping[str, Any]:
+    options = value if isinstance(value, dict) else {}
+    return {name: _text(item) if isinstance(item, str) else item for name, item in options.items()}

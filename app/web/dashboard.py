@@ -123,7 +123,7 @@ class Shows:
     async def sessions(self, request: Request) -> Response:
         key = request.query_params.get("key", "").strip()
         before = request.query_params.get("before", "")
-        page_from = int(before) if before.isdecimal() else None
+        page_from = _row(before)
         found = await self._harness.db.read(conversations.listed, ROWS + 1, key or None, page_from)
         rows = found[:ROWS]
         return self._pages.answer(request, "sessions", sessions=rows, more=len(found) > ROWS, key=key, before=page_from)
@@ -131,7 +131,7 @@ class Shows:
     async def session(self, request: Request, key: str) -> Response:
         before = request.query_params.get("before", "")
         found = await self._harness.db.read(
-            conversations.conversation, key, request.query_params.get("id"), int(before) if before.isdecimal() else None
+            conversations.conversation, key, request.query_params.get("id"), _row(before)
         )
         return self._pages.answer(request, "session", talk=found, before=before, linked=self._desk is not None)
 
@@ -142,3 +142,8 @@ class Shows:
 
     def _look_elsewhere(self, request: Request) -> Response:
         return self._pages.answer(request, "elsewhere", elsewhere=self._elsewhere)
+
+
+def _row(text: str) -> int | None:
+    """The id of a row to page from; what is none is left aside."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None

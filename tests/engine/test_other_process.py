@@ -96,10 +96,13 @@ async def test_an_app_elsewhere_is_called_by_http(tmp_path: Path, mode: str) -> 
         assert down.run.status == "Running"
         assert "Unable to reach" in down.failures[0].error["message"]
 
-        await lab.engine.stop()
-        await lab.engine.start()
+        await lab.pass_time(7_200, step_s=600)
+        still_down = await lab.run_of(event_id)
+        assert (still_down.run.status, {failure.attempt for failure in still_down.failures}) == ("Running", {0})
+        assert len(still_down.failures) > 5, "it is tried again and again, and no attempt is used up"
+
         await app.start()
-        await lab.pass_time(60, step_s=10)
+        await lab.pass_time(7_300, step_s=600)
         up = await lab.run_of(event_id)
         assert (up.run.status, up.run.output["sizes"]) == ("Completed", [10, 10])
 

@@ -157,6 +157,11 @@ def test_who_needs_no_key_on_a_development_server(address: str, headers: dict[st
 
 
 def test_event_keys() -> None:
-    assert Access("key", None, dev=True).may_send("whatever")
-    assert not Access("key", None).may_send("whatever")
-    assert Access("key", None).may_send("key")
+    here, page = (
+        Caller("127.0.0.1", {}),
+        Caller("127.0.0.1", {"origin": "https://elsewhere.example", "host": "localhost"}),
+    )
+    assert Access("key", None, dev=True).may_send("whatever", here)
+    assert not Access("key", None, dev=True).may_send("whatever", page)
+    assert not Access("key", None).may_send("whatever", here)
+    assert Access("key", None).may_send("key", page)
