@@ -14,7 +14,7 @@ from app.events import CHAT_MOVED, CommandReceived, Destination, MessageReceived
 from app.failpoints import reach
 from app.ids import new_id
 from app.sessions import deposit as deposit_rows
-from app.sessions import edits
+from app.sessions import edits, people
 from app.sessions.deposit import Deposited, deposit
 from app.sessions.moves import Move
 
@@ -78,7 +78,9 @@ async def _accept_edit(harness: Harness, event: MessageReceived, key: str) -> No
 
 def _store(tx: Tx, harness: Harness, event: MessageReceived, key: str) -> tuple[Deposited | None, Outcome | None]:
     """The message as a row; and what came of it if it answers a question, for then it is no start of a turn."""
-    stored = deposit(tx, event, key, new_session_id=new_id(harness.clock), now=harness.clock.now())
+    now = harness.clock.now()
+    stored = deposit(tx, event, key, new_session_id=new_id(harness.clock), now=now)
+    people.keep_told(tx, event, now)
     return stored, take_answer(tx, harness, event, stored) if stored is not None else None
 
 

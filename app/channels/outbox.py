@@ -11,7 +11,7 @@ from app.channels.channel import Absent, Later, Part, Refused, SendResult, Sent,
 from app.db import Tx, moment
 from app.events import Destination, wire_safe
 from app.sentences import UNKNOWN_NOTICE, say
-from app.tables import deliveries, messages, sessions
+from app.tables import deliveries, messages, people, sessions
 
 EXPIRES_AFTER = timedelta(hours=24)
 BACKOFF_S = (2.0, 8.0, 30.0, 120.0, 300.0)
@@ -132,9 +132,13 @@ def close_preview(tx: Tx, run_id: str) -> None:
 def language_of(tx: Tx, session_id: str) -> str:
     """The language of who spoke last in a session, as a tag such as `de` or `pt-BR`; "" if nobody says."""
     said = messages.c.session_id == session_id, messages.c.role == "user", messages.c.origin == "person"
-    query = select(messages.c.channel_meta).where(*said, messages.c.channel_meta.is_not(None))
-    meta = tx.scalar(query.order_by(messages.c.id.desc()).limit(1))
-    return str((meta or {}).get("languageCode") or "")
+    query = select(messages.c.channel_meta, messages.c.channel, messages.c.event).where(*said)
+    row = tx.execute(query.where(messages.c.channel_meta.is_not(None)).order_by(messages.c.id.desc()).limit(1)).first()
+    if row is None:
+        return ""
+    who = f"{row.channel}:{((row.event or {}).get('sender') or {}).get('id')}"
+    kept = select(people.c.language).where(people.c.id == who)
+    return str(row.channel_meta.get("languageCode") or tx.scalar(kept) or "")
 
 
 def withdraw(tx: Tx, key: str, reason: str) -> None:

@@ -177,6 +177,17 @@ def set_zone(tx: Tx, who: Newcomer, zone: str, now: datetime) -> None:
     tx.execute(update(people).where(people.c.id == who.id).values(timezone=zone))
 
 
+def keep_told(tx: Tx, event: Any, now: datetime) -> None:
+    """Keep the zone and the language that a platform tells of who speaks, once; a zone that is known stays."""
+    zone = event.channel_meta.get("timezone")
+    if not zone or event.sender is None:
+        return
+    who = Newcomer.person(event)
+    known = find(tx, who.id)
+    if known is None or not known.timezone:
+        set_zone(tx, who, str(zone), now)
+
+
 def admins(tx: Tx) -> tuple[str, ...]:
     """Paired people who may invite others and decide on requests."""
     query = select(people.c.id).where(people.c.state == State.PAIRED, people.c.role == "admin")
