@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from app.agent.announce import announce, reply_event
+from app.agent.announce import announce, notice
 from app.agent.attend import attend
 from app.agent.context.build import build_context
 from app.agent.context.coverage import Range, plan, weight
@@ -20,8 +20,8 @@ from app.agent.models.llm import Completion, Facts, ModelFailure, Trouble
 from app.agent.recovery import SUMMARY_TRIES, pause_s
 from app.channels import outbox
 from app.db import Tx
-from app.events import Destination
 from app.failpoints import reach
+from app.sentences import Sentence, say
 from app.sessions import branch, deposit, session, transcript, turns, usage
 from app.sessions.session import Claim
 from app.sessions.transcript import SUMMARY, Entry
@@ -34,7 +34,7 @@ MUST_LEAVE = 0.9
 READ_AT_MOST = 0.5
 """The part of the summary model's window that is filled with what it is to summarise."""
 
-SHORTENED = (
+SHORTENED = Sentence(
     "This conversation has become too long for the model, and a summary of its older part could not be made. I go on "
     "with the newer part and short notes of the older one; nothing is deleted, and /new starts afresh."
 )
@@ -177,16 +177,5 @@ def _tell(tx: Tx, harness: Harness, flow: Flow) -> list[dict[str, Any]]:
     place = deposit.place_of(tx, flow.session_id, flow.run_id)
     if place is None or place.channel not in harness.channels or outbox.exists(tx, key):
         return []
-    outbox.put(
-        tx,
-        key,
-        session_id=flow.session_id,
-        run_id=flow.run_id,
-        kind="notice",
-        channel=place.channel,
-        destination=Destination.model_validate(place.destination),
-        parts=harness.channels[place.channel].parts(SHORTENED),
-        text=SHORTENED,
-        now=harness.clock.now(),
-    )
-    return [reply_event(harness, place, flow.session_key)]
+    text = say(SHORTENED, outbox.language_of(tx, flow.session_id))
+    return notice(tx, harness, key, flow.session_id, place, text, flow.run_id)

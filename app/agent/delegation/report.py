@@ -8,9 +8,11 @@ from app.agent.announce import announce
 from app.agent.delegation.delegated import ended
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import tell
+from app.channels import outbox
 from app.db import Tx
 from app.events import MessageReceived, SubagentSpawn, message_event_id
 from app.ids import new_id
+from app.sentences import Sentence, say
 from app.sessions import calls, deposit, session, tasks, transcript, turns
 from app.sessions.calls import CallState
 from app.sessions.tasks import OPEN, TaskState
@@ -21,6 +23,8 @@ ENDED = """The {mode} task {id} has {how}.
 Task: {task}
 Result:
 {result}"""
+TOLD_ENDED = Sentence("The task {id} has ended.\nTask: {task}\nResult:\n{result}")
+TOLD_FAILED = Sentence("The task {id} has failed.\nTask: {task}\nResult:\n{result}")
 
 
 async def report(harness: Harness, spawn: SubagentSpawn, text: str, ok: bool) -> dict[str, Any]:
@@ -95,11 +99,13 @@ def end_task(tx: Tx, harness: Harness, task_id: str, answer: str, ok: bool) -> d
     place = deposit.last_place(tx, row.session_id)
     if place is None:
         return None
-    text = ENDED.format(
-        mode=row.mode, id=row.id, how="ended" if ok else "failed", task=row.task[:500], result=answer
-    )  # fmt: skip
-    is_closed = tx.scalar(select(sessions.c.closed_at).where(sessions.c.id == row.session_id)) is not None
-    return (_tell if is_closed else _deposit_end)(tx, harness, row, place, text)
+    task = row.task[:500]
+    if tx.scalar(select(sessions.c.closed_at).where(sessions.c.id == row.session_id)) is None:
+        text = ENDED.format(mode=row.mode, id=row.id, how="ended" if ok else "failed", task=task, result=answer)
+        return _deposit_end(tx, harness, row, place, text)
+    language = outbox.language_of(tx, row.session_id)
+    said = say(TOLD_ENDED if ok else TOLD_FAILED, language, id=row.id, task=task, result=answer)
+    return next(iter(tell(tx, harness, f"{row.id}/ended", row.session_id, place, said)), None)
 
 
 def _deposit_end(tx: Tx, harness: Harness, row: Any, place: Any, text: str) -> dict[str, Any]:
@@ -115,10 +121,6 @@ def _deposit_end(tx: Tx, harness: Harness, row: Any, place: Any, text: str) -> d
     key = f"{row.id}:ended"
     deposit.deposit(tx, event, key, new_session_id=new_id(harness.clock), now=harness.clock.now())
     return event.to_wire(message_event_id(key))
-
-
-def _tell(tx: Tx, harness: Harness, row: Any, place: Any, text: str) -> dict[str, Any] | None:
-    return next(iter(tell(tx, harness, f"{row.id}/ended", row.session_id, place, text)), None)
 
 
 def fail_task(tx: Tx, harness: Harness, run_id: str, task_id: str, reason: str) -> dict[str, Any] | None:

@@ -155,11 +155,14 @@ async def test_killed_before_its_event_a_late_result_is_still_heard(house: House
 async def test_after_new_the_person_is_told_of_a_late_result(house: House, tools: Toolbox) -> None:
     _, name = await call(house, tools)
     await say(house, "new", "c1")
+    with house.tx() as tx:
+        tx.exec_driver_sql("""UPDATE messages SET channel_meta = '{"languageCode": "fr"}'""")
     for number in range(2):
         given = await give_result(house.harness, name, "a cat", True)
         assert given.done is (number == 0)
     assert inputs(house) == []
-    assert ["a cat" in row.text for row in house.rows(deliveries.select()) if "label_photo" in row.text] == [True]
+    (told,) = [row.text for row in house.rows(deliveries.select()) if "label_photo" in row.text]
+    assert told.startswith("Le résultat de label_photo") and "a cat" in told
 
 
 async def test_it_expires_and_the_model_is_told(house: House, tools: Toolbox) -> None:

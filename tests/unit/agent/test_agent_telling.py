@@ -164,11 +164,12 @@ async def test_the_end_of_a_task_of_a_closed_conversation_waits_too(house: House
     with house.tx() as tx:
         tasks.add(tx, "t1", session_id=flow.session_id, model=None, due_at=None, now=house.clock.now(), **facts)
         tx.exec_driver_sql("UPDATE sessions SET closed_at = created_at")
+        tx.exec_driver_sql("""UPDATE messages SET channel_meta = '{"languageCode": "de"}'""")
     go_to(house, 2, 6)
     with house.tx() as tx:
         assert end_task(tx, house.harness, "t1", "Twelve.", ok=True) is None
     (kept,) = house.rows(notices.select())
-    assert "Twelve." in kept.text and sent(house) == []
+    assert kept.text == "Die Aufgabe t1 ist fertig.\nAufgabe: count\nErgebnis:\nTwelve." and sent(house) == []
 
 
 async def test_home_is_where_a_person_has_written_last(house: House) -> None:
