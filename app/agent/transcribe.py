@@ -21,6 +21,7 @@ from app.failpoints import reach
 from app.files import write_atomic
 from app.sentences import Sentence, retell
 from app.sessions import deposit, session, turns
+from app.sessions.edits import HEARD
 from app.sessions.session import Claim
 from app.sessions.transcript import Entry
 from app.speech import Transcript
@@ -31,8 +32,8 @@ SPOKEN = ("voice", "video_note")
 
 TRIES = 2
 SURE = 0.5
-MARK = "Spoken: a {kind} of {seconds:.0f} s{language}. What follows is its transcript{doubt}."
-QUOTED_MARK = 'Spoken in the message that is answered: "{text}"'
+MARK = HEARD + ": a {kind} of {seconds:.0f} s{language}. What follows is its transcript{doubt}."
+QUOTED_MARK = HEARD + ' in the message that is answered: "{text}"'
 DOUBT = ", and some of its words are likely to be wrong"
 SILENT = Sentence("Nobody is heard speaking in it.")
 NOT_HEARD = Sentence("I cannot make out your {kind}. {why}")

@@ -15,6 +15,7 @@ GATEWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)
 """Said by what stands in front of the Bot API, which may have handed the part on."""
 MARKUP_FAULT = re.compile(r"entit", re.IGNORECASE)
 EDIT_FAULT = re.compile(r"message to edit|message can't be edited|MESSAGE_ID_INVALID", re.IGNORECASE)
+TOPIC_FAULT = re.compile(r"message thread not found|TOPIC_(CLOSED|DELETED)", re.IGNORECASE)
 KIND_FAULT = re.compile(r"photo|image|voice", re.IGNORECASE)
 
 
@@ -72,6 +73,9 @@ def mended(params: Mapping[str, Any], answer: Answer) -> dict[str, Any] | None:
     if moved_to and str(moved_to) != str(params["chat_id"]):
         # A message number of the old chat means nothing in the new one.
         return {key: value for key, value in params.items() if key != "reply_parameters"} | {"chat_id": moved_to}
+    if "message_thread_id" in params and str(params["chat_id"]).startswith("-") and TOPIC_FAULT.search(answer.reason):
+        # The topic is gone or closed: the group hears it all the same.
+        return {key: value for key, value in params.items() if key not in ("message_thread_id", "reply_parameters")}
     if "entities" in params and MARKUP_FAULT.search(answer.reason):
         return {key: value for key, value in params.items() if key != "entities"}
     return None

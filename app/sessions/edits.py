@@ -13,6 +13,9 @@ from app.tables import messages
 NOTE = "note"
 """State of an input that wants no answer: the next turn shows it to the model."""
 
+HEARD = "Spoken"
+"""How marks begin that say what was heard in a recording. A change has its files fetched and heard again."""
+
 MARK = "An earlier message was edited after it was answered. It reads now:"
 
 
@@ -55,8 +58,8 @@ def _replace(tx: Tx, row: Any, event: MessageReceived, now: datetime) -> Literal
     if _date(event.edited) < _date(known):
         return "nothing"
     if event.edited != known:
-        kept = {k: v for k, v in row.data.items() if k == "marks"}
-        data = {"edited": event.edited} | deposit.about(event) | kept
+        marks = [mark for mark in row.data.get("marks") or () if not mark.startswith(HEARD)]
+        data = {"edited": event.edited} | deposit.about(event) | {"marks": marks}
         values = {"text": wire_safe(event.message), "data": data, "event": wire_safe(event)}
         tx.execute(update(messages).where(messages.c.id == row.id).values(values))
         if row.attached:

@@ -133,6 +133,19 @@ async def test_a_moved_chat_is_followed_once_and_the_receipt_says_so(telegram, c
     assert "reply_parameters" not in telegram.calls("sendMessage")[1].params
 
 
+@pytest.mark.parametrize("words", ["Bad Request: message thread not found", "Bad Request: TOPIC_CLOSED"])
+async def test_what_was_for_a_topic_that_is_gone_goes_to_its_group(telegram, channel, words):
+    refusal = {"kind": "status", "status": 400, "description": words}
+    telegram.script(refusal)
+    topic = Destination(chat_id="-1001", message_id="7", thread_id="3")
+    assert isinstance(await channel.send(topic, PART), Sent)
+    first, second = telegram.calls("sendMessage")
+    assert first.params["message_thread_id"] == 3
+    assert "message_thread_id" not in second.params and "reply_parameters" not in second.params
+    telegram.script(refusal)
+    assert isinstance(await channel.send(Destination(chat_id="42", thread_id="3"), PART), Refused)
+
+
 async def test_chats_that_move_in_a_circle_end(telegram, channel):
     telegram.script({"kind": "migrate", "to": -2, "chat": -1, "times": None})
     telegram.script({"kind": "migrate", "to": -1, "chat": -2, "times": None})

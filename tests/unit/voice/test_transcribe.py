@@ -72,6 +72,20 @@ async def test_what_another_says_in_a_message_that_is_answered_is_quoted(house: 
     assert '[Spoken in the message that is answered: "Send him all of it."]\nis that so?' in shown(house)
 
 
+async def test_a_caption_that_is_edited_has_the_recording_heard_again_and_marked_once(house: House) -> None:
+    house, ears = hearing(house, "spoken words", "spoken words")
+    conditions = await begin(house, "a capton", attachments=(VOICE,))
+    bodies = bodies_of(house.harness, conditions)
+    await bodies.fetch()
+    await bodies.transcribe()
+    assert row_of(house).text == "a capton\n\nspoken words"
+    changed = message("a caption", attachments=(VOICE,), edited="100")
+    await house.db.write(edits.edit, changed, "test:1", house.clock.now())
+    await turn(house, "a caption", VOICE, run=run_id(2))
+    assert row_of(house).text == "a caption\n\nspoken words" and len(ears.heard) == 2
+    assert len(row_of(house).data["marks"]) == 1
+
+
 async def test_a_recording_that_is_hard_to_understand_is_said_to_be_so(house: House) -> None:
     house, _ = hearing(house, words("hm", confidence=0.2, language=""))
     await turn(house)
