@@ -243,8 +243,8 @@ async def _close_dead_rows(harness: Harness, home_id: str) -> None:
 
 
 def _ways_in(harness: Harness, platforms: list[Platform]) -> list[tuple[str, WayIn]]:
-    async def take(event: MessageReceived | CommandReceived) -> None:
-        await accept(harness, event)
+    async def take(event: MessageReceived | CommandReceived) -> bool:
+        return await accept(harness, event)
 
     async def wait(event: MessageReceived | CommandReceived, seconds: float) -> dict[str, object]:
         return await wait_for_answer(harness, event, seconds)

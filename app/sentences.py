@@ -45,6 +45,7 @@ FAILED = Sentence("Something went wrong inside me and I could not finish this (r
 NOTHING_DONE = Sentence("Nothing was changed by it.")
 WAS_DONE = Sentence("Before that I had done: {done}.")
 MAY_BE_DONE = Sentence("This may or may not have happened: {unsure}; please look before you repeat it.")
+NOT_YOUR_BUTTON = Sentence("Only people who were invited may press this.")
 IN_GROUP = Sentence("Mention me in your answer.")
 UNHEARD = Sentence("I could not get to your message, although I tried several times.")
 TRY_AGAIN = Sentence('Your message is kept: say "again" to have me try once more, or put it in other words.')

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from app.config import Settings
 from app.errors import BadInput, ChannelError
 from app.events import CHAT_MOVED, CommandReceived, Destination, MessageReceived, as_input, wire_safe
-from app.sentences import OLD_BUTTON, say
+from app.sentences import NOT_YOUR_BUTTON, OLD_BUTTON, say
 from webhooks import telegram_said as said
 from webhooks.fields import as_dict, as_id, as_int, as_text
 from webhooks.telegram_listen import Itself, introduce, look_for_webhook, poll
@@ -45,12 +45,11 @@ def way_in(door: Door) -> WayIn:
 
     async def take(update: Mapping[str, Any]) -> None:
         event = to_event(update, bot=itself.bot)
-        if event is not None:
-            await door.accept(event)
+        let_in = event is None or await door.accept(event)
         query_id = as_id(as_dict(update.get("callback_query")).get("id"))
         if query_id is not None:
             with contextlib.suppress(ChannelError):  # the button only stops to wait a little later
-                await door.channel.call("answerCallbackQuery", **_button_answer(update, event))
+                await door.channel.call("answerCallbackQuery", **_button_answer(update, event, let_in))
 
     async def listen() -> None:
         if not await introduce(door.channel, door.clock, itself):
@@ -199,12 +198,13 @@ def telegram_router(accept: Accept, *, secret: str, who: Callable[[], Bot]) -> A
         if not bot.username and _is_of_group(update):
             return refusal(503, "The bot does not know its name yet; please deliver the message again.")
         event = to_event(update, bot=bot)
-        if event is not None and not await _is_accepted(accept, event):
+        let_in = event is None or await _accepted(accept, event)
+        if let_in is None:
             return refusal(500, "The message could not be stored; please deliver it again.")
         if not update.get("callback_query"):
             return JSONResponse({})
         # A call of the Bot API may be given as the answer to an update: the button stops waiting at once.
-        return JSONResponse({"method": "answerCallbackQuery"} | _button_answer(update, event))
+        return JSONResponse({"method": "answerCallbackQuery"} | _button_answer(update, event, let_in))
 
     return router
 
@@ -215,25 +215,26 @@ def _is_of_group(update: Mapping[str, Any]) -> bool:
     return any(as_text(kind) in said.GROUPS for kind in said_there)
 
 
-async def _is_accepted(accept: Accept, event: Input) -> bool:
+async def _accepted(accept: Accept, event: Input) -> bool | None:
+    """Whether the sender is let in; None if the input could not be stored."""
     try:
-        await accept(event)
+        return await accept(event)
     except Exception:
         log.exception(
             "Message %s could not be stored; Telegram will deliver it again.",
             event.message_key,
             extra={"action": "accept_failed"},
         )
-        return False
-    return True
+        return None
 
 
-def _button_answer(update: Mapping[str, Any], event: Input | None) -> dict[str, Any]:
-    """What ends the waiting of a button; one that stands for nothing any more says so."""
+def _button_answer(update: Mapping[str, Any], event: Input | None, let_in: bool) -> dict[str, Any]:
+    """What ends the waiting of a button; one that does nothing says why."""
     query = as_dict(update.get("callback_query"))
     answer = {"callback_query_id": as_id(query.get("id")) or ""}
     language = as_text(as_dict(query.get("from")).get("language_code"))
-    return answer if event is not None else answer | {"text": say(OLD_BUTTON, language)}
+    text = OLD_BUTTON if event is None else "" if let_in else NOT_YOUR_BUTTON
+    return answer | ({"text": say(text, language)} if text else {})
 
 
 def _meta(message: Mapping[str, Any], chat: Mapping[str, Any], is_meant: bool = True) -> dict[str, Any]:

@@ -17,8 +17,11 @@ from app.events import CommandReceived, MessageReceived
 
 Input = MessageReceived | CommandReceived
 
-Accept = Callable[[Input], Awaitable[None]]
-"""Returns once the message row is on disk and its start event is sent or due; raises if it could not be stored."""
+Accept = Callable[[Input], Awaitable[bool]]
+"""Returns once the message row is on disk and its start event is sent or due; raises if it could not be stored.
+
+False: nothing was stored, for its sender is not let in.
+"""
 
 Wait = Callable[[Input, float], Awaitable[dict[str, Any]]]
 """What became of an input, after so many seconds at most."""

@@ -19,8 +19,10 @@ from app.sessions.deposit import Deposited, deposit
 from app.sessions.moves import Move
 
 
-async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> None:
+async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> bool:
     """Return once the input cannot be lost; a platform may then be told 200. `event.message_key` is required.
+
+    False: its sender is not let in.
 
     A message is a row first; its event is sent within a second, or later by a second delivery, acknowledge or the
     sweep. A command lives in its event alone: ServiceUnavailable when the engine does not take it. An edit of a
@@ -31,9 +33,14 @@ async def accept(harness: Harness, event: MessageReceived | CommandReceived) -> 
         raise ValueError("an input from outside has a message key")
     if isinstance(event, CommandReceived) and event.command == CHAT_MOVED:  # now: what is said there next is let in
         await follow(harness, Move(event.channel, event.destination.chat_id, event.args))
-        return
+        return True
     if not await admit(harness, event):
-        return
+        return False
+    await _take_in(harness, event, key)
+    return True
+
+
+async def _take_in(harness: Harness, event: MessageReceived | CommandReceived, key: str) -> None:
     if isinstance(event, CommandReceived):
         event = await harness.db.read(_meant, event)
         behind = await harness.db.read(deposit_rows.newest, event.session_key)

@@ -18,11 +18,10 @@ CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 UPLOAD_S = 60.0
 
 NOT_HANDED_OVER = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.InvalidURL)
-BUSY = {
-    *("ratelimited", "rate_limited", "service_unavailable", "request_timeout", "team_added_to_org"),
-    *("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"),
-}
-"""Errors that a later try may not meet; nothing was done. A wrong token is mended by who runs the service."""
+BUSY = {"ratelimited", "rate_limited", "service_unavailable", "request_timeout", "team_added_to_org"}
+"""Errors that a later try may not meet; nothing was done."""
+OF_THE_TOKEN = {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
+"""Slack does not know the token: no fault of a part or a chat, and mended by who runs the service."""
 DOUBTFUL = {"internal_error", "fatal_error"}
 """Of these Slack says that some of it may have been done."""
 BLOCK_FAULTS = {
@@ -52,6 +51,11 @@ class Answer:
         return self.status == httpx.codes.TOO_MANY_REQUESTS or self.error in BUSY
 
     @property
+    def can_wait(self) -> bool:
+        """Whether nothing was done, and what was to be done is to wait until it can be."""
+        return self.is_busy or self.error in OF_THE_TOKEN
+
+    @property
     def is_doubtful(self) -> bool:
         """Whether the call may have been carried out all the same."""
         return self.status >= 500 or self.error in DOUBTFUL or (self.status == httpx.codes.OK and not self.body)
@@ -66,14 +70,14 @@ def result_of(said: Said, receipt: Mapping[str, Any]) -> SendResult:
         return said
     if said.ok:
         return Sent(receipt)
-    if said.is_busy:
+    if said.can_wait:
         return Later(said.wait_s, said.reason)
     return Unknown(said.reason) if said.is_doubtful else Refused(said.reason)
 
 
 def unheard(said: Said) -> Absent | Later | Unknown:
     """What an answer that is not ok means for the question whether a part arrived."""
-    if isinstance(said, Answer) and not said.is_busy and not said.is_doubtful:
+    if isinstance(said, Answer) and not said.can_wait and not said.is_doubtful:
         return Unknown(said.reason)  # such as a scope that is missing: Slack will not tell
     return Later(said.wait_s if isinstance(said, Answer) else None, said.reason)
 

@@ -82,7 +82,7 @@ async def test_the_line_is_said_in_the_language_of_the_stranger(house: House) ->
 
 
 async def test_where_others_listen_a_stranger_hears_nothing(house: House) -> None:
-    await accept(house.harness, in_group("@moab_bot hello"))
+    assert await accept(house.harness, in_group("@moab_bot hello")) is False
     assert lines(house) == let_in(house) == [] and house.rows(rows.select()) == []
 
 

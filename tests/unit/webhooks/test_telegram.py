@@ -232,6 +232,7 @@ class Service:
         self.accepted = []
         self.fault = None
         self.bot = Bot("123", "moab_bot")
+        self.lets_in = True
         self.app = FastAPI()
         router = telegram_router(self.accept, secret=SECRET, who=lambda: self.bot)
         self.app.include_router(router)
@@ -240,6 +241,7 @@ class Service:
         if self.fault:
             raise self.fault
         self.accepted.append(event)
+        return self.lets_in
 
     async def post(self, body, secret=SECRET):
         headers = {"x-telegram-bot-api-secret-token": secret} if secret else {}
@@ -350,3 +352,10 @@ async def test_a_button_of_another_time_explains_itself_in_the_language_of_who_p
         "text": "Ce bouton date d'un autre moment et ne fait plus rien.",
     }
     assert service.accepted == []
+
+
+async def test_a_button_tells_who_is_not_let_in_why_nothing_happens():
+    service = Service()
+    service.lets_in = False
+    answer = (await service.post(pressed())).json()
+    assert answer["method"] == "answerCallbackQuery" and "personnes invitées" in answer["text"]
