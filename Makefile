@@ -21,7 +21,7 @@ RACES := $(addprefix tests/unit/core/test_,races.py races_replay.py) \
 # Everything that set-up says goes to stderr: on stdout of `make chat` there are only answers.
 say = echo "$(1)" >&2
 
-.PHONY: help setup local-model voice chat serve test races month lint
+.PHONY: help setup local-model voice chat serve test races storms month lint
 .DEFAULT_GOAL := help
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make test         set up and run all tests"
 	@echo "make races        the races once more, with starts that get lost"
 	@echo "make month        43,200 beats of the heart by an injected clock (make test: two days of them)"
+	@echo "make storms       200 kills, and a thousand messages through each storm"
 	@echo "make lint         ruff and mypy"
 
 setup: $(READY)
@@ -64,6 +65,13 @@ races: $(READY)
 
 month: $(READY)
 	@MOAB_TEST_MONTH=1 $(PY) -m pytest --durations=1 $(ARGS) tests/unit/work/test_month.py
+
+# The tests of kills and storms at full length: half an hour, one after the other.
+storms: $(READY)
+	@KILLS=200 $(PY) -m pytest $(ARGS) tests/engine/test_kills.py
+	@KILL_TURNS=100 $(PY) -m pytest $(ARGS) tests/acceptance/test_kill_anywhere.py
+	@TELEGRAM_STORM=50x20 $(PY) -m pytest $(ARGS) tests/acceptance/test_storm_telegram.py
+	@SLACK_CHATS=50 SLACK_ROUNDS=2 $(PY) -m pytest $(ARGS) -k through_faults tests/acceptance/test_slack.py
 
 lint: $(READY)
 	@$(PY) -m ruff check $(CODE)
