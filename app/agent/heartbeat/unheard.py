@@ -14,8 +14,8 @@ from app.sessions import session
 from app.sessions.deposit import MAX_WAKES
 from app.tables import messages, sessions
 
-AFTER = timedelta(minutes=30)
-"""A start signal that waits its turn in a busy engine may come late."""
+AFTER = timedelta(hours=3)
+"""By then the last attempt of a run that is made again and again has ended, and has told so itself."""
 
 
 def tell_unheard(tx: Tx, harness: Harness, session_key: str | None) -> list[dict[str, Any]]:

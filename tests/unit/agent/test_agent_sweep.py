@@ -73,7 +73,7 @@ async def test_a_signal_that_nobody_took_is_no_try(house: House, monkeypatch: py
 
 async def test_whoever_nobody_got_to_answer_is_told_once_and_answered_with_what_is_said_next(house: House) -> None:
     store(house)
-    for _ in range(40):
+    for _ in range(190):
         house.clock.advance(60)
         await woken(house)
     (row,) = house.rows(deliveries.select())
@@ -88,7 +88,7 @@ async def test_who_is_worked_for_is_not_told_that_nobody_was_there(house: House)
         house.clock.advance(60)
         await woken(house)
     flow = await begin(house)
-    for _ in range(40):
+    for _ in range(230):
         house.clock.advance(50)
         with house.tx() as tx:
             session.claim(tx, flow.session_id, RUN, boot_id="home:boot1", now=house.clock.now())
