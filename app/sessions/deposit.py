@@ -1,6 +1,6 @@
 """The one way into a session: an input is stored once, whoever brings it and however often."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -287,18 +287,7 @@ def last_place(tx: Tx, session_id: str) -> Any | None:
 
 
 def wake_next(tx: Tx, session_id: str) -> dict[str, Any] | None:
-    """`next_wake`, counted at once: for whoever sends the signal in the same breath."""
-    event = next_wake(tx, session_id)
-    if event is not None:
-        count_wake(tx, event)
-    return event
-
-
-def next_wake(tx: Tx, session_id: str) -> dict[str, Any] | None:
-    """A start signal for the newest open input of a session, at most MAX_WAKES each; it does not steer.
-
-    Until it is counted, it is the same signal: an engine that has it already takes it for what it is.
-    """
+    """A fresh start signal for the newest open input of a session, at most MAX_WAKES times each; it does not steer."""
     query = (
         select(messages.c.id, messages.c.message_key, messages.c.event, messages.c.wakes)
         .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.wakes < MAX_WAKES)
@@ -308,18 +297,6 @@ def next_wake(tx: Tx, session_id: str) -> dict[str, Any] | None:
     row = tx.execute(query).first()
     if row is None:
         return None
+    tx.execute(update(messages).where(messages.c.id == row.id).values(wakes=row.wakes + 1))
     event = MessageReceived.from_data(row.event | {"steers": False, "messageKey": row.message_key})
-    return event.to_wire(_wake_id(row.message_key, row.wakes + 1))
-
-
-def count_wake(tx: Tx, signal: Mapping[str, Any]) -> None:
-    """Note that the signal was taken: only what a run could have come of is a try. Safe to repeat."""
-    key = signal["data"]["messageKey"]
-    for number in range(1, MAX_WAKES + 1):
-        if signal["id"] == _wake_id(key, number):
-            mine = messages.c.message_key == key, messages.c.wakes < number
-            tx.execute(update(messages).where(*mine).values(wakes=number))
-
-
-def _wake_id(message_key: str, number: int) -> str:
-    return message_event_id(message_key, f"again-{number}")
+    return event.to_wire(message_event_id(row.message_key, f"again-{row.wakes + 1}"))

@@ -17,7 +17,6 @@ from app.agent.heartbeat.wakes import EARLY, SIGNAL_AHEAD, fire_due
 from app.channels import outbox
 from app.db import Tx
 from app.events import MessageReceived
-from app.failpoints import reach
 from app.sessions import deposit, session
 from app.tables import approvals, deliveries, messages, notices, sessions, tasks, turns, wakes
 
@@ -29,13 +28,12 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
     """
     now = harness.clock.now()
     closed = [] if session_key else await harness.db.write(sweep_approvals, harness)
-    woken, replies = await harness.db.read(_due, harness, session_key)
+    woken, replies = await harness.db.write(_due, harness, session_key)
     unheard = await harness.db.write(tell_unheard, harness, session_key)
     lost = await harness.db.read(lost_starts, harness, session_key)
     events = closed + woken + unheard + replies + lost
-    if events and await announce(harness, events):
-        reach("sweep.announced")
-        await harness.db.write(_count, woken)
+    if events:
+        await announce(harness, events)
     if session_key is None and (kept := await harness.db.write(tell_kept, harness)):
         await announce(harness, kept)
     fired = await fire_due(harness) if session_key is None else 0
@@ -87,13 +85,8 @@ async def send_unsent(harness: Harness) -> int:
 
 def _due(tx: Tx, harness: Harness, session_key: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Start signals of forgotten messages, and `agent.reply.ready` of chats with unsent parts."""
-    woken = [deposit.next_wake(tx, session_id) for session_id in _forgotten(tx, harness, session_key)]
+    woken = [deposit.wake_next(tx, session_id) for session_id in _forgotten(tx, harness, session_key)]
     return [event for event in woken if event is not None], _unsent(tx, harness, session_key)
-
-
-def _count(tx: Tx, woken: Sequence[dict[str, Any]]) -> None:
-    for signal in woken:
-        deposit.count_wake(tx, signal)
 
 
 def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Sequence[str]:
