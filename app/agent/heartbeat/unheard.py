@@ -10,18 +10,19 @@ from app.agent.heartbeat.telling import tell
 from app.channels import outbox
 from app.db import Tx
 from app.sentences import TRY_AGAIN, UNHEARD, say
-from app.sessions import session
+from app.sessions import session, turns
 from app.sessions.deposit import MAX_WAKES
 from app.tables import messages, sessions
 
-AFTER = timedelta(hours=3)
-"""By then the last attempt of a run that is made again and again has ended, and has told so itself."""
+AFTER = timedelta(minutes=30)
+"""A start signal that waits its turn in a busy engine may come late."""
 
 
 def tell_unheard(tx: Tx, harness: Harness, session_key: str | None) -> list[dict[str, Any]]:
     """One plain notice for each conversation with such messages of a person; the events that send them.
 
-    The messages stay open: whatever is said next is answered together with them.
+    The messages stay open: whatever is said next is answered together with them. A turn that has begun is still tried
+    by its engine, and tells of its end itself.
     """
     now = harness.clock.now()
     forgotten = (
@@ -42,7 +43,8 @@ def tell_unheard(tx: Tx, harness: Harness, session_key: str | None) -> list[dict
     query = select(messages, sessions.c.holder).join(sessions, sessions.c.id == messages.c.session_id)
     events = []
     for row in tx.execute(query.where(messages.c.id.in_(forgotten))).all():
-        if not session.is_live(tx, row.holder, now):
+        turn = turns.newest(tx, row.session_id)
+        if (turn is None or turn.state != "live") and not session.is_live(tx, row.holder, now):
             language = outbox.language_of(tx, row.session_id)
             text = f"{say(UNHEARD, language)} {say(TRY_AGAIN, language)}"
             events += tell(tx, harness, f"unheard/{row.id}", row.session_id, row, text, critical=True)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from app.errors import BadInput
 from app.events import (
     SAFE_INTEGER,
+    Attachment,
     CommandReceived,
     Destination,
     Event,
@@ -57,7 +58,7 @@ class Model(BaseModel):
         ({1: "a", "b\ud800": [math.nan]}, {"1": "a", "b?": [None]}),
         (("a", 1), ["a", 1]),
         (Model(), {"text": "a?", "number": None}),
-        (Destination(chat_id="7"), {"chatId": "7", "messageId": None, "threadId": None}),
+        (Destination(chat_id="7"), {"chatId": "7", "messageId": None, "threadId": None, "replyUrl": None}),
         (datetime(2026, 1, 5, tzinfo=UTC), "2026-01-05 00:00:00+00:00"),
         (b"bytes", "b'bytes'"),
         (LogFile, str(LogFile)),
@@ -247,5 +248,5 @@ def test_everything_else_is_a_message_as_it_was_written(text: str) -> None:
 
 
 def test_a_picture_with_a_command_under_it_is_a_message() -> None:
-    assert isinstance(read("/stop", attachments=({"kind": "photo"},)), MessageReceived)
+    assert isinstance(read("/stop", attachments=(Attachment(kind="photo"),)), MessageReceived)
     assert isinstance(read("/stop", attachments=()), CommandReceived)
