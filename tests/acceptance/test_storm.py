@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.channels.outbox import NOTICE_TRIES
 from app.sentences import UNKNOWN_NOTICE
 from tests.acceptance.conftest import MakeService
 from tests.acceptance.rules import check_transcripts
@@ -125,4 +126,4 @@ def check_chat(service: Service, talker: Talker) -> None:
     assert lines <= states["finished"] + states["interrupted"]
     notices = service.stage.replies(talker.chat).count(UNKNOWN_NOTICE)
     unknown = "SELECT id FROM deliveries WHERE state = 'unknown' AND kind <> 'notice' AND chat_key = ?"
-    assert notices <= len(service.rows(unknown, f"telegram:{talker.chat.id}"))
+    assert notices <= NOTICE_TRIES * len(service.rows(unknown, f"telegram:{talker.chat.id}"))
