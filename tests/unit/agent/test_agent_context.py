@@ -3,7 +3,7 @@
 import gc
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -270,6 +270,16 @@ def test_budget_notes_come_near_the_end() -> None:
     assert "Use no more tools" in str(budget_note(0, 1))
 
 
+LOOP_S = 0.05
+"""What counting to a million takes where the figure of a tenth of a second holds; a slower machine may take longer."""
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
 def test_ten_thousand_messages_take_less_than_a_tenth_of_a_second() -> None:
     transcript: list[Entry] = []
     for number in range(0, 4 * 1_700, 4):
@@ -278,16 +288,14 @@ def test_ten_thousand_messages_take_less_than_a_tenth_of_a_second() -> None:
         transcript.append(answered("an answer " * 10))
     assert len(build_context(transcript, "sys")) > 10_000
     gc.collect()
-    times = []
+    times, loops = [], []
     for _ in range(5):
-        started = time.process_time()
-        build_context(transcript, "sys")
-        times.append(time.process_time() - started)
-    assert min(times) < 0.1
+        times.append(cpu_s(lambda: build_context(transcript, "sys")))
+        loops.append(cpu_s(lambda: sum(number for number in range(1_000_000))))
+    assert min(times) < 0.1 * max(1, min(loops) / LOOP_S)
 
 
 def test_many_messages_without_an_answer_cost_no_more() -> None:
     transcript = [said("a question " * 10, number) for number in range(10_000)]
-    started = time.process_time()
-    build_context(transcript, "sys")
-    assert time.process_time() - started < 0.1
+    loop_s = cpu_s(lambda: sum(number for number in range(1_000_000)))
+    assert cpu_s(lambda: build_context(transcript, "sys")) < 0.1 * max(1, loop_s / LOOP_S)
