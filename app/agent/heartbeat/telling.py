@@ -11,7 +11,7 @@ from app.agent.harness import Harness
 from app.agent.heartbeat.night import is_night
 from app.channels import outbox
 from app.db import Tx, insert_if_absent, moment
-from app.events import wire_safe
+from app.events import Destination, wire_safe
 from app.sentences import Sentence, say
 from app.tables import messages, notices, sessions
 
@@ -79,9 +79,10 @@ def tell_kept(tx: Tx, harness: Harness) -> list[dict[str, Any]]:
     now = harness.clock.now()
     if not rows or is_night(now, harness.daily_log.zone, harness.settings.quiet):
         return []
-    chats: dict[str, list[Any]] = {}
+    chats: dict[tuple[str, str, str | None], list[Any]] = {}
     for row in rows:
-        chats.setdefault(f"{row.channel}:{row.destination}", []).append(row)
+        place = Destination.model_validate(row.destination)  # whichever message it was about
+        chats.setdefault((row.channel, place.chat_id, place.thread_id), []).append(row)
     return [event for found in chats.values() for event in _tell_chat(tx, harness, found, now)]
 
 

@@ -1,6 +1,7 @@
 """The night: what a machine has to tell waits for one summary in the morning, and a person who is up is answered."""
 
 from datetime import UTC, datetime, time
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -181,3 +182,17 @@ async def test_home_is_where_a_person_has_written_last(house: House) -> None:
     with house.tx() as tx:
         found = home_chat(tx, house.harness)
     assert found is not None and (found.session_key, found.channel) == ("test:other", "test")
+
+
+async def test_one_chat_has_one_summary_whichever_messages_it_is_about(house: House) -> None:
+    flow = await begin(house)
+    house.clock.advance((datetime(2026, 1, 6, 3, tzinfo=UTC) - house.clock.now()).total_seconds())
+    with house.tx() as tx:
+        for number in (1, 2):
+            place = SimpleNamespace(channel="test", destination={"chatId": "7", "messageId": str(number)})
+            tell(tx, house.harness, f"k{number}", flow.session_id, place, f"news {number}")
+    assert len(house.rows(notices.select())) == 2
+    house.clock.advance(4 * 3_600)
+    await sweep(house.harness)
+    (row,) = house.rows(deliveries.select())
+    assert row.text == f"{MORNING}\n\nnews 1\n\nnews 2"
