@@ -78,6 +78,23 @@ def notice(
     return [ready.to_wire(f"{outbox.chat_key(chat.channel, destination)}:{new_id(harness.clock)}")]
 
 
+def machine_input(
+    tx: Tx, harness: Harness, key: str, session_key: str, chat: Chat, text: str, origin: str
+) -> MessageReceived:
+    """Store what a machine says into a conversation, once per `key`; its start signal, which steers nobody."""
+    event = MessageReceived(
+        message=text,
+        message_key=key,
+        session_key=session_key,
+        channel=chat.channel,
+        destination=Destination.model_validate(chat.destination),
+        origin=origin,
+        steers=False,
+    )
+    deposit.deposit(tx, event, key, new_session_id=new_id(harness.clock), now=harness.clock.now())
+    return event
+
+
 def sent_at(stated: str | None, came_in: datetime) -> datetime:
     """When the platform says that something was sent, unless that is nonsense; else when it came in here."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.agent.announce import announce, start_message
+from app.agent.announce import announce, machine_input, start_message
 from app.agent.approvals.closing import Place, close, decided_event
 from app.agent.approvals.text import ended_text
 from app.agent.harness import Harness
@@ -22,7 +22,6 @@ from app.db import Tx
 from app.errors import NotFound
 from app.events import MessageReceived
 from app.failpoints import reach
-from app.ids import new_id
 from app.sentences import Sentence, say
 from app.sessions import approvals, calls, deposit, session
 from app.sessions.approvals import OUTSIDE, Approval, State
@@ -127,19 +126,10 @@ def _late(tx: Tx, harness: Harness, row: Approval, result: str, ok: bool, events
         "result": result,
     }
     taken = f"The result of {row.tool} ({row.id}) came late; it was put before the conversation."
+    place = Place(asked.channel, asked.destination.model_dump(by_alias=True, mode="json"))
     if tx.scalar(select(sessions.c.closed_at).where(sessions.c.id == asked.session_id)) is not None:
-        place = Place(asked.channel, asked.destination.model_dump(by_alias=True, mode="json"))
         said = say(TOLD if ok else TOLD_FAILED, outbox.language_of(tx, asked.session_id), **about)
         return Given(True, taken, (*events, *tell(tx, harness, key, asked.session_id, place, said)))
     text = LATE.format(how="has come" if ok else "has come: it failed", **about)
-    event = MessageReceived(
-        message=f"{text}\n({HINT})",
-        message_key=key,
-        session_key=session.key_of(tx, asked.session_id),
-        channel=asked.channel,
-        destination=asked.destination,
-        origin=ORIGIN,
-        steers=False,
-    )
-    deposit.deposit(tx, event, key, new_session_id=new_id(harness.clock), now=now)
+    event = machine_input(tx, harness, key, session.key_of(tx, asked.session_id), place, f"{text}\n({HINT})", ORIGIN)
     return Given(True, taken, tuple(events), event)

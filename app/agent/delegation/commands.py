@@ -7,15 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from app.agent import quiet
-from app.agent.announce import start_message
+from app.agent.announce import machine_input, start_message
 from app.agent.delegation.supervise import chat_of
 from app.agent.delegation.tracked import BY_PERSON, observation_of
 from app.agent.harness import Harness
 from app.agent.tool import Sighting
 from app.db import Tx
-from app.events import Destination, MessageReceived
-from app.ids import new_id
-from app.sessions import deposit
+from app.events import MessageReceived
 from app.work import ledger, supervision, tracking
 from app.work.observation import Kind, Observation, Status
 from app.work.supervision import Executor
@@ -94,14 +92,4 @@ def _tell(
         hint=quiet.HINT,
     )
     key = f"command:{end.task_id}:ended"
-    event = MessageReceived(
-        message=text,
-        message_key=key,
-        session_key=chat.session_key,
-        channel=chat.channel,
-        destination=Destination.model_validate(chat.destination),
-        origin=quiet.COMMAND,
-        steers=False,
-    )
-    deposit.deposit(tx, event, key, new_session_id=new_id(harness.clock), now=now)
-    return event
+    return machine_input(tx, harness, key, chat.session_key, chat, text, quiet.COMMAND)

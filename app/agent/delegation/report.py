@@ -4,14 +4,13 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.agent.announce import announce
+from app.agent.announce import announce, machine_input
 from app.agent.delegation.delegated import ended
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import tell
 from app.channels import outbox
 from app.db import Tx
-from app.events import MessageReceived, SubagentSpawn, message_event_id
-from app.ids import new_id
+from app.events import SubagentSpawn, message_event_id
 from app.sentences import Sentence, say
 from app.sessions import calls, deposit, session, tasks, transcript, turns
 from app.sessions.calls import CallState
@@ -73,17 +72,10 @@ def _deposit_late(tx: Tx, harness: Harness, spawn: SubagentSpawn, session_id: st
     place = deposit.last_place(tx, session_id)
     if place is None:
         return None
-    event = MessageReceived(
-        message=f"The task you had delegated ({spawn.task_id}) has come to its end; its result is on the call.",
-        message_key=f"{spawn.task_id}:late",
-        session_key=spawn.parent_session_key,
-        channel=place.channel,
-        destination=place.destination,
-        origin="a sub-agent",
-        steers=False,
-    )
-    deposit.deposit(tx, event, f"{spawn.task_id}:late", new_session_id=new_id(harness.clock), now=harness.clock.now())
-    return event.to_wire(message_event_id(f"{spawn.task_id}:late"))
+    key = f"{spawn.task_id}:late"
+    text = f"The task you had delegated ({spawn.task_id}) has come to its end; its result is on the call."
+    event = machine_input(tx, harness, key, spawn.parent_session_key, place, text, "a sub-agent")
+    return event.to_wire(message_event_id(key))
 
 
 def end_task(tx: Tx, harness: Harness, task_id: str, answer: str, ok: bool) -> dict[str, Any] | None:
@@ -109,17 +101,8 @@ def end_task(tx: Tx, harness: Harness, task_id: str, answer: str, ok: bool) -> d
 
 
 def _deposit_end(tx: Tx, harness: Harness, row: Any, place: Any, text: str) -> dict[str, Any]:
-    event = MessageReceived(
-        message=text,
-        message_key=f"{row.id}:ended",
-        session_key=row.session_key,
-        channel=place.channel,
-        destination=place.destination,
-        origin=f"a {row.mode} task",
-        steers=False,
-    )
     key = f"{row.id}:ended"
-    deposit.deposit(tx, event, key, new_session_id=new_id(harness.clock), now=harness.clock.now())
+    event = machine_input(tx, harness, key, row.session_key, place, text, f"a {row.mode} task")
     return event.to_wire(message_event_id(key))
 
 

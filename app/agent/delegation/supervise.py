@@ -9,18 +9,16 @@ from typing import Any
 from sqlalchemy import select
 
 from app.agent import quiet
-from app.agent.announce import announce, start_message
+from app.agent.announce import announce, machine_input, start_message
 from app.agent.goals.orders import nudge
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import home_chat, tell
 from app.channels import outbox
 from app.clock import milliseconds
 from app.db import Tx
-from app.events import Destination, MessageReceived
+from app.events import MessageReceived
 from app.failpoints import reach
-from app.ids import new_id
 from app.sentences import Sentence, say
-from app.sessions import deposit
 from app.tables import messages, sessions
 from app.work import ledger, overview, supervision
 from app.work.monitor import Action, Do, decide, next_check
@@ -169,17 +167,7 @@ def _ask(
         limit=watch.limits.retries if is_retry else watch.limits.asks,
     )
     key = f"monitor:{derived.task_id}:{milliseconds(now)}"
-    event = MessageReceived(
-        message=text,
-        message_key=key,
-        session_key=chat.session_key,
-        channel=chat.channel,
-        destination=Destination.model_validate(chat.destination),
-        origin=ORIGIN,
-        steers=False,
-    )
-    deposit.deposit(tx, event, key, new_session_id=new_id(harness.clock), now=now)
-    return event
+    return machine_input(tx, harness, key, chat.session_key, chat, text, ORIGIN)
 
 
 def _tell(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.agent import quiet
-from app.agent.announce import announce, start_message
+from app.agent.announce import announce, machine_input, start_message
 from app.agent.harness import Harness
 from app.agent.heartbeat.night import is_night
 from app.agent.heartbeat.telling import home_chat, tell
@@ -19,10 +19,9 @@ from app.agent.models.llm import ModelFailure
 from app.agent.people.aside import ask_aside
 from app.channels import outbox
 from app.db import Tx
-from app.events import Destination, MessageReceived
-from app.ids import new_id
+from app.events import MessageReceived
 from app.sentences import Sentence, retell, say
-from app.sessions import deposit, turns
+from app.sessions import turns
 from app.work import rounds
 
 log = logging.getLogger("moab.agent")
@@ -156,17 +155,7 @@ def _note_verdict(tx: Tx, harness: Harness, run_id: str, found: Verdict) -> Mess
     chat = home_chat(tx, harness) if found.say == "speak" else None
     if chat is None:
         return None
-    event = MessageReceived(
-        message=FOUND.format(text=found.text.strip()),
-        message_key=key,
-        session_key=chat.session_key,
-        channel=chat.channel,
-        destination=Destination.model_validate(chat.destination),
-        origin=ORIGIN,
-        steers=False,
-    )
-    deposit.deposit(tx, event, key, new_session_id=new_id(harness.clock), now=now)
-    return event
+    return machine_input(tx, harness, key, chat.session_key, chat, FOUND.format(text=found.text.strip()), ORIGIN)
 
 
 def _note_failure(tx: Tx, harness: Harness, text: str, reason: str) -> list[dict[str, Any]]:
