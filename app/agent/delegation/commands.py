@@ -62,7 +62,7 @@ def _note(tx: Tx, harness: Harness, task_id: str, seen: Sequence[Sighting]) -> M
         return None
     observations = [observation_of(one, f"look:{len(known)}:{number}", now) for number, one in enumerate(news)]
     derived = tracking.record(tx, *observations)
-    return _tell(tx, harness, known, observations[-1], now) if derived.is_terminal else None
+    return _tell(tx, harness, known, observations[-1]) if derived.is_terminal else None
 
 
 def _news(known: Sequence[Observation], seen: Sighting, now: datetime) -> Sighting | None:
@@ -76,9 +76,7 @@ def _news(known: Sequence[Observation], seen: Sighting, now: datetime) -> Sighti
     return seen if now - last >= RUNS_EVERY else None
 
 
-def _tell(
-    tx: Tx, harness: Harness, known: Sequence[Observation], end: Observation, now: datetime
-) -> MessageReceived | None:
+def _tell(tx: Tx, harness: Harness, known: Sequence[Observation], end: Observation) -> MessageReceived | None:
     """The end as an input of the conversation that started it; None where that has no chat, as a sub-agent's, and where
     no person did, or what ends could start what ends again.
     """
