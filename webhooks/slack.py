@@ -3,7 +3,6 @@
 Sources: docs.slack.dev, "Verifying requests from Slack", "Using the Events API", "Handling user interaction".
 """
 
-import asyncio
 import hashlib
 import hmac
 import json
@@ -20,14 +19,12 @@ from app.clock import Clock
 from app.config import Settings
 from app.errors import BadInput
 from app.events import wire_safe
-from webhooks.slack_said import to_event
+from webhooks.slack_desk import Desk
 from webhooks.slack_socket import listen
-from webhooks.way_in import Accept, Door, Input, WayIn, read_body, refusal
+from webhooks.way_in import Door, WayIn, read_body, refusal
 
 MAX_BODY_BYTES = 2**20
 WINDOW_S = 300
-ANSWER_WITHIN_S = 2.5
-"""Slack waits three seconds for an answer, and the way there and back takes its share."""
 
 log = logging.getLogger("moab.webhooks")
 
@@ -87,49 +84,8 @@ def parse(body: bytes, content_type: str) -> Mapping[str, Any]:
     return safe
 
 
-class Desk:
-    """Where payloads are taken in, whichever way they came."""
-
-    def __init__(self, accept: Accept, people: Any = None) -> None:
-        """`people` knows what Slack tells of them (`about`)."""
-        self._accept, self._people = accept, people
-        self._late: set[asyncio.Task[None]] = set()
-
-    async def take(self, payload: Mapping[str, Any]) -> bool:
-        """True once the payload cannot be lost, or wants nothing; false if it should be delivered again.
-
-        Answers in time whatever happens: what takes longer goes on, and a second delivery of it changes nothing.
-        """
-        event = to_event(payload)
-        if event is None:
-            return True
-        task = asyncio.create_task(self._store(event))
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
-        done, _ = await asyncio.wait({task}, timeout=ANSWER_WITHIN_S)
-        if done and task.exception() is None:
-            return True
-        log.error(
-            "Message %s could not be stored in time (%r); Slack will deliver it again.",
-            event.message_key,
-            task.exception() if done else "it still goes on",
-            extra={"action": "accept_failed"},
-        )
-        return False
-
-    async def _store(self, event: Input) -> None:
-        if self._people is not None and event.sender is not None:
-            known = await self._people.about(event.sender.id)
-            told = {
-                name: value for name, value in (("languageCode", known.language), ("timezone", known.zone)) if value
-            }
-            sender = event.sender.model_copy(update={"name": event.sender.name or known.name or None})
-            event = event.model_copy(update={"sender": sender, "channel_meta": event.channel_meta | told})
-        await self._accept(event)
-
-
 def slack_router(desk: Desk, secret: str, clock: Clock) -> APIRouter:
-    """`POST /webhooks/slack` for events, buttons and slash commands. 200 only once they cannot be lost."""
+    """`POST /webhooks/slack` for events, buttons and slash commands. 503 for what Slack is to deliver again."""
     router = APIRouter()
 
     @router.post("/webhooks/slack")
@@ -143,8 +99,9 @@ def slack_router(desk: Desk, secret: str, clock: Clock) -> APIRouter:
             return refusal(400, str(error))
         if payload.get("type") == "url_verification":
             return JSONResponse({"challenge": payload.get("challenge")})
-        if await desk.take(payload):
-            return Response()
-        return refusal(503, "The message could not be stored; please deliver it again.")
+        heard = await desk.take(payload)
+        if not heard.taken:
+            return refusal(503, "The message could not be stored; please deliver it again.")
+        return JSONResponse(dict(heard.body)) if heard.body else Response()
 
     return router

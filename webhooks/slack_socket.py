@@ -17,8 +17,11 @@ from app.events import wire_safe
 from webhooks.fields import as_dict, as_text
 
 TAKEN = ("events_api", "interactive", "slash_commands")
+SWITCHED_OFF = "Socket Mode is switched off for the app; switch it on, or set SLACK_SIGNING_SECRET."
 PAUSES_S = (0.0, 1.0, 2.0, 5.0, 15.0, 30.0)
 """How long to wait before the next try to connect, by the number of failures in a row."""
+AT_ONCE = 100
+"""How many envelopes of a connection are being stored at a time; what else there is waits at Slack."""
 STEADY_AFTER_S = 60.0
 """A connection that held so long was no failure."""
 
@@ -36,7 +39,18 @@ class Socket(Protocol):
 Open = Callable[[], AbstractAsyncContextManager[Socket]]
 """Asks Slack for an address and connects to it. Raises ConfigError where no second try can help."""
 
-Take = Callable[[Mapping[str, Any]], Awaitable[bool]]
+
+class Heard(Protocol):
+    """Whether an envelope may be acknowledged, and what Slack is to show with that."""
+
+    @property
+    def taken(self) -> bool: ...
+    @property
+    def body(self) -> Mapping[str, Any]: ...
+
+
+Take = Callable[[Mapping[str, Any]], Awaitable[Heard]]
+"""Called for envelopes in the order in which they come, for several at once; keeps what order there has to be."""
 
 
 async def listen(open_socket: Open, take: Take, clock: Clock) -> None:
@@ -95,18 +109,47 @@ def _goes_on(ended: asyncio.Task[None]) -> bool:
 
 
 async def _read(open_socket: Open, take: Take, replaced: asyncio.Event) -> None:
-    async with open_socket() as socket:
-        async for text in socket:
-            envelope = _parsed(text)
-            kind, number = as_text(envelope.get("type")), as_text(envelope.get("envelope_id"))
-            if kind == "hello":
-                log.info("Slack is connected.", extra={"action": "socket_open"})
-            elif kind == "disconnect" and envelope.get("reason") == "link_disabled":
-                raise ConfigError("Socket Mode is switched off for the app; switch it on, or set SLACK_SIGNING_SECRET.")
-            elif kind == "disconnect":
-                replaced.set()
-            elif number and (kind not in TAKEN or await take(as_dict(envelope.get("payload")))):
-                await socket.send(json.dumps({"envelope_id": number}))
+    """Read a connection to its end. What is slow to be stored keeps nothing else waiting."""
+    answering: set[asyncio.Task[None]] = set()
+    room = asyncio.Semaphore(AT_ONCE)
+    try:
+        async with open_socket() as socket:
+            async for text in socket:
+                envelope = _parsed(text)
+                kind = as_text(envelope.get("type"))
+                if kind == "hello":
+                    log.info("Slack is connected.", extra={"action": "socket_open"})
+                elif kind == "disconnect" and envelope.get("reason") == "link_disabled":
+                    raise ConfigError(SWITCHED_OFF)
+                elif kind == "disconnect":
+                    replaced.set()
+                elif as_text(envelope.get("envelope_id")):
+                    await room.acquire()
+                    task = asyncio.create_task(_answer(socket, take, envelope))
+                    answering.add(task)
+                    task.add_done_callback(answering.discard)
+                    task.add_done_callback(lambda _: room.release())
+    finally:
+        for task in answering:
+            task.cancel()
+
+
+async def _answer(socket: Socket, take: Take, envelope: Mapping[str, Any]) -> None:
+    """Acknowledge an envelope once what it brings cannot be lost; Slack delivers it again where that fails."""
+    number = as_text(envelope.get("envelope_id"))
+    acknowledged: dict[str, Any] = {"envelope_id": number}
+    try:
+        if as_text(envelope.get("type")) in TAKEN:
+            heard = await take(as_dict(envelope.get("payload")))
+            if not heard.taken:
+                return
+            if heard.body:
+                acknowledged["payload"] = dict(heard.body)
+        await socket.send(json.dumps(acknowledged))
+    except ConnectionError:
+        log.info("The socket to Slack ended before envelope %s was acknowledged.", number)
+    except Exception:
+        log.exception("Envelope %s could not be taken in.", number, extra={"action": "accept_failed"})
 
 
 def _parsed(text: str | bytes) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ import httpx
 from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
 from app.channels.slack_api import BLOCK_FAULTS, READ_S, UPLOAD_S, Answer, Said, SlackApi, result_of, unheard
 from app.channels.slack_format import blocks_of, notice, render
+from app.channels.slack_mrkdwn import escaped
 from app.channels.slack_setup import set_up
 from app.channels.slack_socket import Socket, connect
 from app.channels.workspace_file import CannotBeSent, Opened, open_part
@@ -122,6 +123,17 @@ class SlackChannel:
         if isinstance(said, Answer) and said.status == httpx.codes.OK:
             return Sent({"ephemeral": True})
         return Refused(said.reason) if isinstance(said, Answer) else said
+
+    async def whisper(self, url: str, text: str) -> bool:
+        """Say `text` to who has just pressed a button or given a command, at the address that Slack gave for that.
+
+        Nobody else sees it, and the message with the button stays as it is. Best effort: false if it could not.
+        """
+        if not self._is_slacks(url):
+            return False
+        body = {"response_type": "ephemeral", "replace_original": False, "text": escaped(text)}
+        said = await self._api.request("POST", url, QUICK_S, token="", json=body)
+        return isinstance(said, Answer) and said.status == httpx.codes.OK
 
     async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
         """Look through what was said in the thread or chat since the part was made, for its mark.

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from app.channels.slack import About
 from app.clock import ManualClock
 from app.config import Settings
+from app.errors import ServiceUnavailable
 from app.events import CommandReceived, MessageReceived, Sender
+from app.sentences import NOT_NOW
 from tests.unit.webhooks.test_slack_fixtures import payload_of
-from webhooks import slack
-from webhooks.slack import Desk, is_configured, parse, slack_router, verify, way_in
+from webhooks import slack_desk
+from webhooks.slack import is_configured, parse, slack_router, verify, way_in
+from webhooks.slack_desk import Desk
 from webhooks.slack_said import to_event
 from webhooks.way_in import Door
 
@@ -90,6 +93,7 @@ class Service:
             raise self.fault
         self.accepted.append(event)
         self.stored.set()
+        return True
 
     async def post(self, body, content_type="application/json", **headers):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -175,18 +179,28 @@ async def test_a_message_that_could_not_be_stored_is_asked_for_again():
 
 
 async def test_slack_is_answered_in_time_and_the_work_goes_on(monkeypatch):
-    monkeypatch.setattr(slack, "ANSWER_WITHIN_S", 0.01)
+    monkeypatch.setattr(slack_desk, "ANSWER_WITHIN_S", 0.01)
     service = Service()
     service.gate = asyncio.Event()
-    assert (await service.post(payload_of("slash_command"))).status_code == 503
+    assert (await service.post(payload_of("direct_message"))).status_code == 503
     service.gate.set()
     async with asyncio.timeout(5):
         await service.stored.wait()
-    assert [event.command for event in service.accepted] == ["status"]
+    assert [event.message for event in service.accepted] == ["Good morning"]
+
+
+# Slack repeats no slash command: a status that is no 200 is an ugly error of Slack's own, and then nothing.
+async def test_a_slash_command_that_is_not_taken_says_so_to_who_gave_it():
+    service = Service()
+    service.fault = ServiceUnavailable("The engine does not take commands right now.")
+    form = urlencode(payload_of("slash_command")).encode()
+    response = await service.post(form, "application/x-www-form-urlencoded")
+    assert response.status_code == 200
+    assert response.json() == {"response_type": "ephemeral", "text": NOT_NOW}
 
 
 def test_slack_waits_three_seconds():
-    assert slack.ANSWER_WITHIN_S < 3
+    assert slack_desk.ANSWER_WITHIN_S < 3
 
 
 async def test_who_speaks_has_a_name_a_language_and_a_zone():

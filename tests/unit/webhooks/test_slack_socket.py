@@ -13,6 +13,7 @@ from app.channels.slack import SlackChannel
 from app.clock import ManualClock
 from tests.fakes.slack_server import APP_TOKEN, TOKEN, SlackServer
 from webhooks import slack_socket
+from webhooks.slack_desk import Heard
 from webhooks.slack_socket import listen
 
 
@@ -22,6 +23,7 @@ class Sockets:
     def __init__(self) -> None:
         self.acts: list[list[Any]] = []
         self.heard: list[list[str]] = []
+        self.bodies: list[Any] = []
         self.open = 0
         self.most = 0
 
@@ -44,6 +46,7 @@ class Sockets:
                     await connection.send(frame if isinstance(frame, str) else json.dumps(frame))
             async for message in connection:
                 heard.append(json.loads(message)["envelope_id"])
+                self.bodies.append(json.loads(message).get("payload"))
         finally:
             self.open -= 1
 
@@ -59,12 +62,14 @@ class Taker:
         self.texts: list[str] = []
         self.refused: set[str] = set()
 
-    async def take(self, payload: Any) -> bool:
+    async def take(self, payload: Any) -> Heard:
         self.texts.append(payload["text"])
+        if payload["text"] == "slow":
+            await asyncio.Event().wait()
         if payload["text"] in self.refused:
             self.refused.discard(payload["text"])
-            return False
-        return True
+            return Heard(False)
+        return Heard(True, {"text": "Try again."} if payload["text"] == "late" else {})
 
 
 @pytest.fixture
@@ -121,6 +126,31 @@ async def test_what_could_not_be_stored_is_not_acknowledged(sockets: Sockets) ->
     async with listening(sockets, taker):
         await until(lambda: sockets.heard and sockets.heard[0])
     assert sockets.heard == [["E2"]] and taker.texts == ["bad", "good"]
+
+
+# One slow envelope delays no other beyond the three seconds that Slack waits.
+async def test_each_envelope_is_acknowledged_when_its_own_payload_is_stored(sockets: Sockets) -> None:
+    sockets.acts = [[envelope("E1", "slow"), envelope("E2", "good"), envelope("E3", "good")]]
+    taker = Taker()
+    async with listening(sockets, taker):
+        await until(lambda: sockets.heard and len(sockets.heard[0]) == 2)
+    assert sockets.heard == [["E2", "E3"]] and taker.texts == ["slow", "good", "good"]
+
+
+async def test_only_so_many_envelopes_are_held_at_a_time(sockets: Sockets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slack_socket, "AT_ONCE", 2)
+    sockets.acts = [[envelope("E1", "slow"), envelope("E2", "slow"), envelope("E3"), "close"], [envelope("E4")]]
+    taker = Taker()
+    async with listening(sockets, taker):
+        await until(lambda: len(taker.texts) == 2)
+    assert taker.texts == ["slow", "slow"]
+
+
+async def test_what_slack_is_to_show_goes_with_the_acknowledgement(sockets: Sockets) -> None:
+    sockets.acts = [[envelope("E1", "late", "slash_commands"), envelope("E2")]]
+    async with listening(sockets, Taker()):
+        await until(lambda: sockets.heard and len(sockets.heard[0]) == 2)
+    assert sockets.bodies == [{"text": "Try again."}, None]
 
 
 @pytest.mark.parametrize("end", ["close", "break"])
