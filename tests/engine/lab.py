@@ -1,80 +1,28 @@
 """A running engine for tests: the real SDK on a private app, a manual clock, and a record of every call."""
 
+import asyncio
 import contextlib
 import functools
-import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import fastapi
 import httpx
 import inngest
 import inngest.fast_api
+import uvicorn
 
 from app.clock import ManualClock
 from app.engine.engine import SYNC_PATH, Engine
 from app.engine.history import RunRow, RunTrace
 from app.engine.signing import new_signing_key
+from tests.engine.recorder import Call, Recorder
 
 EVENT_KEY = "event-key"
 SIGNING_KEY = "signkey-test-" + "ab" * 32
 Builder = Callable[[inngest.Inngest], list[inngest.Function[Any]]]
-
-
-@dataclass
-class Call:
-    """One request to the SDK and its answer."""
-
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: Any
-    status: int = 0
-    answer: Any = None
-    answer_headers: dict[str, str] = field(default_factory=dict)
-
-
-class Recorder:
-    """An ASGI wrapper that keeps every call it passes on."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self.calls: list[Call] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        body, message = b"", {"more_body": True}
-        while message.get("more_body"):
-            message = await receive()
-            body += message["body"]
-        message = {"type": "http.request", "body": body, "more_body": False}
-        call = Call(
-            dict(parse_qsl(scope["query_string"].decode())),
-            {name.decode(): value.decode() for name, value in scope["headers"]},
-            json.loads(message["body"]),
-        )
-        self.calls.append(call)
-        parts: list[bytes] = []
-
-        async def again() -> Any:
-            return message
-
-        async def keep(answer: Any) -> None:
-            if answer["type"] == "http.response.start":
-                call.status = answer["status"]
-                call.answer_headers = {name.decode(): value.decode() for name, value in answer["headers"]}
-            else:
-                parts.append(answer.get("body", b""))
-                with contextlib.suppress(ValueError):
-                    call.answer = json.loads(b"".join(parts))
-            await send(answer)
-
-        await self._app(scope, again, keep)
 
 
 @functools.cache
@@ -150,3 +98,17 @@ async def running(path: Path, build: Builder, **options: Any) -> AsyncIterator[L
         yield lab
     finally:
         await lab.engine.stop(grace_s=0)
+
+
+@contextlib.asynccontextmanager
+async def serving(lab: Lab, port: int) -> AsyncIterator[None]:
+    """The engine's public API on a real port."""
+    server = uvicorn.Server(uvicorn.Config(lab.engine.api, host="127.0.0.1", port=port, log_level="warning"))
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110  uvicorn has no event to wait for
+        await asyncio.sleep(0.01)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task

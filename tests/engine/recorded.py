@@ -10,6 +10,8 @@ _ULID = re.compile(r"\b01[0-9A-HJKMNP-TV-Z]{24}\b")
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _MOMENTS = {"ts", "expire"}
+#: A number of seconds from here on is a moment.
+_RECENTLY_S = 1.7e9
 _TRACES = {"isr", "tc"}
 _HEADERS = ("content-type", "user-agent", "x-inngest-generation-id", "x-inngest-req-version", "x-inngest-step-id")
 
@@ -54,6 +56,8 @@ class Plain:
             return [self.value(item) for item in value]
         if isinstance(value, int) and key in _MOMENTS:
             return "<ms>"
+        if isinstance(value, float) and value > _RECENTLY_S:
+            return "<s>"
         if not isinstance(value, str):
             return value
         if key == "stack" and value.startswith("Traceback"):
@@ -65,3 +69,15 @@ class Plain:
     def _name(self, kind: str, found: str) -> str:
         count = sum(name.startswith(kind) for name in self._names.values())
         return self._names.setdefault(found, f"{kind}{count}")
+
+
+def run(told: dict[str, Any]) -> dict[str, Any]:
+    """A run as the REST API tells of it, comparable."""
+    ids = ("run_id", "event_id", "function_id", "environment_id")
+    plain: dict[str, Any] = Plain().value({name: value for name, value in told.items() if name not in ids})
+    return plain
+
+
+def end(told: dict[str, Any]) -> list[Any]:
+    """Status and output of such a run."""
+    return [told["status"], Plain().value(told.get("output"))]

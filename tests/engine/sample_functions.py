@@ -1,6 +1,8 @@
 """The functions that the recordings were made with, written anew: one per feature of the protocol."""
 
+import asyncio
 import datetime
+import time
 from typing import Any
 
 import inngest
@@ -9,8 +11,8 @@ APP_ID = "rec"
 _SECOND = datetime.timedelta(seconds=1)
 
 
-def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
-    """All of them, bound to a client."""
+def build(client: inngest.Inngest, slow_s: float = 0) -> list[inngest.Function[Any]]:
+    """All of them, bound to a client. `slow_s`: how long the step of `conc` takes."""
     functions: list[inngest.Function[Any]] = []
 
     def function(fn_id: str, trigger: Any = None, **options: Any) -> Any:
@@ -28,7 +30,7 @@ def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
     _failing_functions(function)
     _waiting(function)
     _policies(function)
-    _flow_control(function)
+    _flow_control(function, slow_s)
     _invoking(function)
     return functions
 
@@ -189,11 +191,12 @@ def _policies(function: Any) -> None:
         return ctx.event.data["m"]
 
 
-def _flow_control(function: Any) -> None:
+def _flow_control(function: Any, slow_s: float) -> None:
     @function("conc", concurrency=[inngest.Concurrency(limit=1, key="event.data.k")])
     async def conc(ctx: inngest.Context) -> Any:
-        async def slow() -> Any:
-            return 1
+        async def slow() -> float:
+            await asyncio.sleep(slow_s)
+            return time.time()
 
         return await ctx.step.run("slow", slow)
 
@@ -207,6 +210,10 @@ def _flow_control(function: Any) -> None:
 
     @function("limited", rate_limit=inngest.RateLimit(limit=1, period=60 * _SECOND))
     async def limited(ctx: inngest.Context) -> Any:
+        return ctx.event.data
+
+    @function("idem", idempotency="event.data.key")
+    async def idem(ctx: inngest.Context) -> Any:
         return ctx.event.data
 
     @function("finish-timeout", timeouts=inngest.Timeouts(finish=2 * _SECOND))

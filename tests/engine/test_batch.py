@@ -6,29 +6,10 @@ from pathlib import Path
 import inngest
 
 from app.clock import ManualClock
-from tests.engine import recorded
-from tests.engine.lab import Lab, running
+from tests.engine.lab import running
 from tests.engine.workshop import Noted
 
 _SECOND = timedelta(seconds=1)
-
-
-async def test_as_recorded_but_in_order_of_arrival(lab: Lab) -> None:
-    """The real server took the events of the recording in from the last to the first; we keep their order."""
-    ids = [(await lab.engine.send([send["body"]]))[0] for send in recorded.sends("batched")]
-    await lab.pass_time(3)
-
-    first, second = lab.calls_of("rec-batched")
-    real_first, real_second = recorded.calls("batched")
-    assert [event["id"] for event in first.body["events"]] == ids[:3]
-    assert first.body["event"] == first.body["events"][0]
-    assert first.answer == [{"i": 0}, {"i": 1}, {"i": 2}] == list(reversed(real_first["resp"]))
-    assert second.answer == real_second["resp"]
-    assert first.body.keys() == real_first["body"].keys()
-    async with lab.http() as client:
-        found = [(await client.get(f"/v1/events/{event_id}/runs")).json()["data"] for event_id in ids]
-    assert [len(runs) for runs in found] == [1, 0, 0, 1], "the REST API knows a batch by one of its events"
-    assert (await lab.engine.event(ids[1])).runs[0].output == [{"i": 0}, {"i": 1}, {"i": 2}], "ours by all"
 
 
 async def test_keys_and_conditions(tmp_path: Path) -> None:

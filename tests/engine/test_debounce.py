@@ -7,22 +7,10 @@ from typing import Any
 import inngest
 
 from app.clock import ManualClock
-from tests.engine import recorded
-from tests.engine.lab import Lab, running
-from tests.engine.test_recordings import comparable_calls, comparable_recording
+from tests.engine.lab import running
 from tests.engine.workshop import GO, Noted
 
 _SECOND = timedelta(seconds=1)
-
-
-async def test_as_recorded(lab: Lab) -> None:
-    ids = [(await lab.engine.send([send["body"]]))[0] for send in recorded.sends("debounced")]
-    await lab.pass_time(1.9, step_s=0.1)
-    assert lab.calls_of("rec-debounced") == []
-    await lab.pass_time(0.2, step_s=0.1)
-
-    assert comparable_calls(lab, "debounced") == comparable_recording("debounced")
-    assert [len(await lab.engine.runs(event_id=event_id)) for event_id in ids] == [0, 0, 1]
 
 
 async def test_every_event_begins_the_quiet_anew_up_to_the_timeout(tmp_path: Path) -> None:

@@ -1,36 +1,11 @@
-"""The engine's own events: finished, failed, cancelled; and that they never start an endless chain."""
+"""The engine's own events follow every end, and never start an endless chain. Their form: the scenarios."""
 
 from pathlib import Path
 from typing import Any
 
 import inngest
 
-from tests.engine import recorded
-from tests.engine.lab import Lab, running
-
-_CALLS = reversed(recorded.calls("lifecycle-events"))
-#: The first of each function.
-_RECORDED = {call["body"]["event"]["data"]["function_id"]: call for call in _CALLS}
-
-
-async def provoke(lab: Lab) -> None:
-    """What the recording was made from: ends of every kind."""
-    for name, data in (("two-steps", {}), ("fn-fail", {}), ("non-retriable", {}), ("caller", {})):
-        await lab.send(f"rec/{name}", data)
-    await lab.send("rec/cancel-me", {"id": 1})
-    await lab.send("rec/cancel", {"id": 1})
-    await lab.send("rec/single-cancel", {"m": "first", "sessionKey": "s1"})
-    await lab.send("rec/single-cancel", {"m": "second", "sessionKey": "s1"})
-
-
-async def test_events_are_as_recorded(lab: Lab) -> None:
-    await provoke(lab)
-
-    seen = {call.body["event"]["data"]["function_id"]: call.body for call in lab.calls_of("rec-lifecycle")}
-    expected = {slug: call["body"] for slug, call in _RECORDED.items() if slug != "rec-finish-timeout"}
-    assert {slug: recorded.Plain().value(body["event"]) for slug, body in seen.items()} == {
-        slug: recorded.Plain().value(body["event"]) for slug, body in expected.items()
-    }
+from tests.engine.lab import running
 
 
 async def test_a_failing_failure_handler_ends(tmp_path: Path) -> None:

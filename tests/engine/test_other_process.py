@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,21 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from app.engine.errors import SyncFailed
 from tests.engine import recorded
-from tests.engine.lab import EVENT_KEY, Lab, running
+from tests.engine.lab import Lab, running, serving
+from tests.engine.processes import ROOT, environment, free_port
 from tests.engine.sample_functions import build
-
-_ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class RemoteApp:
@@ -39,9 +28,8 @@ class RemoteApp:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         self._process = subprocess.Popen(  # noqa: ASYNC220  returns at once
-            [sys.executable, "-m", "tests.engine.remote_app", *self._arguments], cwd=_ROOT, env=environment
+            [sys.executable, "-m", "tests.engine.remote_app", *self._arguments], cwd=ROOT, env=environment()
         )
         async with httpx.AsyncClient() as client, asyncio.timeout(30):
             while True:
@@ -55,20 +43,6 @@ class RemoteApp:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-
-@contextlib.asynccontextmanager
-async def serving(lab: Lab, port: int) -> AsyncIterator[None]:
-    """The engine's public API on a real port."""
-    server = uvicorn.Server(uvicorn.Config(lab.engine.api, host="127.0.0.1", port=port, log_level="warning"))
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110  uvicorn has no event to wait for
-        await asyncio.sleep(0.01)
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await task
 
 
 @contextlib.asynccontextmanager
@@ -139,27 +113,3 @@ async def test_a_mark_serves_once(tmp_path: Path) -> None:
 
     assert marks[0].startswith("deployId=")
     assert late.status_code == 401
-
-
-async def test_events_sent_by_a_step_come_back_over_http(tmp_path: Path) -> None:
-    port = free_port()
-    options = {"api_base_url": f"http://127.0.0.1:{port}", "event_api_base_url": f"http://127.0.0.1:{port}"}
-    async with running(tmp_path / "engine.db", build, client_options=options) as lab, serving(lab, port):
-        await lab.send("rec/sender")
-        await lab.pass_time(1)  # the SDK stamps events with the real time, which is ahead of the lab's
-
-        plain, real = recorded.Plain(), recorded.Plain()
-        played = [
-            plain.exchange(call.query, call.headers, call.body, call.status, call.answer)
-            for call in lab.calls_of("rec-sender")
-        ]
-        assert played == [
-            real.exchange(call["query"], call["headers"], call["body"], call["status"], call["resp"])
-            for call in recorded.calls("sender")
-            if call["query"]["fnId"] == "rec-sender"
-        ]
-        started = [call.body["event"]["data"] for call in lab.calls_of("rec-no-steps")]
-        assert sorted(data["a"] for data in started) == [1, 2]
-        async with lab.http(None) as client:
-            answer = await client.post(f"/e/{EVENT_KEY}", json=[{"name": "a"}, {"name": "b"}])
-        assert len(answer.json()["ids"]) == 2

@@ -7,20 +7,10 @@ from typing import Any
 import inngest
 
 from app.clock import ManualClock
-from tests.engine import recorded
-from tests.engine.lab import Lab, running
-from tests.engine.test_recordings import comparable_calls, comparable_recording
+from tests.engine.lab import running
 from tests.engine.workshop import Noted
 
 _MINUTE = timedelta(minutes=1)
-
-
-async def test_as_recorded(lab: Lab) -> None:
-    ids = [(await lab.engine.send([send["body"]]))[0] for send in recorded.sends("limited")]
-    await lab.engine.idle()
-
-    assert comparable_calls(lab, "limited") == comparable_recording("limited")
-    assert [len(await lab.engine.runs(event_id=event_id)) for event_id in ids] == [1, 0]
 
 
 async def test_the_period_and_the_key(tmp_path: Path) -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,7 @@ import httpx
 import pytest
 
 from app.engine.access import Access, Caller
-from tests.engine.test_other_process import free_port
-
-_ROOT = Path(__file__).parents[2]
-
-
-def _environment(**more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("INNGEST")}
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    return {**kept, **more}
-
-
-@contextlib.asynccontextmanager
-async def process(*arguments: str, env: dict[str, str], log: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as output:
-        started = subprocess.Popen(  # noqa: ASYNC220  returns at once
-            [sys.executable, "-m", *arguments], cwd=_ROOT, env=env, stdout=output, stderr=output
-        )
-    try:
-        yield started
-    finally:
-        started.kill()
-        started.wait()
+from tests.engine.processes import ROOT, environment, free_port, process
 
 
 async def _eventually(ask: Callable[[], Any], log: Path) -> Any:
@@ -86,11 +64,11 @@ async def test_a_third_partys_program_runs_unchanged(tmp_path: Path) -> None:
     engine = ("app.cli", "engine", "--port", str(port), "--db", str(db), "-u", app_url)
     program = ("uvicorn", "examples.third_party:app", "--port", str(app_port), "--log-level", "warning")
     async with (
-        process(*program, env=_environment(INNGEST_DEV=url), log=log),
+        process(*program, env=environment(INNGEST_DEV=url), log=log),
         httpx.AsyncClient(base_url=url, timeout=10) as http,
     ):
         shop = Shop(http, log)
-        async with process(*engine, env=_environment(), log=log) as running:
+        async with process(*engine, env=environment(), log=log) as running:
             assert await shop.functions() == ["shop-count-sales", "shop-handle-order", "shop-make-invoice"]
             orders = [await shop.send("shop/order.placed", order=f"o-{n}", items=[n, 3]) for n in (1, 2)]
 
@@ -103,7 +81,7 @@ async def test_a_third_partys_program_runs_unchanged(tmp_path: Path) -> None:
             await _eventually(waits, log)
             running.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(running.wait, 20) == 0
-        async with process(*engine, env=_environment(), log=log) as running:
+        async with process(*engine, env=environment(), log=log) as running:
             await shop.functions()
             for number in (1, 2):
                 await shop.send("shop/order.paid", order=f"o-{number}")
@@ -126,7 +104,7 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         done = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-m", "app.cli", "engine", "--port", str(port), "--db", str(tmp_path / "e.db")],
-            cwd=_ROOT, env=_environment(), capture_output=True, text=True, timeout=30, check=False,
+            cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
 
     assert done.returncode == 1

@@ -7,29 +7,8 @@ from typing import Any
 import inngest
 
 from app.clock import ManualClock
-from tests.engine import recorded
-from tests.engine.lab import Lab, running
+from tests.engine.lab import running
 from tests.engine.workshop import Gated, until
-
-
-async def test_finish_as_recorded(lab: Lab) -> None:
-    run_id = (await lab.run_of(await lab.send("rec/finish-timeout"))).run.id
-    await lab.pass_time(1.9, step_s=0.1)
-    assert (await lab.engine.run(run_id)).run.status == "Running"
-    await lab.pass_time(0.2, step_s=0.1)
-
-    run = (await lab.engine.run(run_id)).run
-    assert (run.status, run.reason) == ("Cancelled", "It did not finish within 2 s.")
-    (told,) = lab.calls_of("rec-lifecycle")
-    (real,) = [
-        call
-        for call in recorded.calls("lifecycle-events")
-        if call["body"]["event"]["data"].get("function_id") == "rec-finish-timeout"
-    ]
-    plain, real_plain = recorded.Plain(), recorded.Plain()
-    assert plain.value(told.body["event"]) == real_plain.value(real["body"]["event"])
-    await lab.pass_time(40, step_s=5)
-    assert len(lab.calls_of("rec-finish-timeout")) == 1, "nothing later runs"
 
 
 async def test_start_counts_until_the_first_call(tmp_path: Path) -> None:

@@ -1,0 +1,21 @@
+"""Two events within the period of a rate limit: the second one starts nothing."""
+
+from typing import Any
+
+from tests.engine.lab import Lab
+from tests.engine.scenarios import inside
+from tests.engine.scenarios.scenario import Scenario
+
+SCENARIO = Scenario("limited", [["Completed", {"i": 0}]])
+
+
+async def test_inside_this_process(lab: Lab) -> None:
+    shown = await inside.play(lab, SCENARIO)
+
+    assert shown.calls == SCENARIO.calls
+    assert shown.ends == SCENARIO.ends
+    assert all(run in shown.runs for run in SCENARIO.runs)
+
+
+def test_behind_an_address(played: Any) -> None:
+    assert played == SCENARIO.ends

@@ -1,0 +1,22 @@
+"""A singleton that cancels: a second start of one key ends the first run, another key is let alone."""
+
+from typing import Any
+
+from tests.engine.lab import Lab
+from tests.engine.scenarios import inside
+from tests.engine.scenarios.lossy import are_over, singleton_lossy
+from tests.engine.scenarios.scenario import Scenario
+
+SCENARIO = Scenario("single-cancel", [["Cancelled", {}], ["Completed", "other"], ["Completed", "second"]], after_s=5)
+
+
+async def test_inside_this_process(lab: Lab) -> None:
+    shown = await inside.play(lab, SCENARIO)
+
+    assert shown.calls == SCENARIO.calls
+    assert shown.ends == SCENARIO.ends
+    assert all(run in shown.runs for run in SCENARIO.runs)
+
+
+def test_behind_an_address(played: Any) -> None:
+    assert are_over(played) if singleton_lossy() else played == SCENARIO.ends
