@@ -93,6 +93,7 @@ class Engine:
             return
         self._stopping = True
         self._feed.close()
+        self._core.executor.halt()
         await self._core.scheduler.stop()
         # Calls in flight may still send events; the door closes after them.
         unfinished = await self._core.executor.stop(grace_s, self._clock.sleep)

@@ -35,7 +35,8 @@ def check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
 
 def check_transcripts(service: Service) -> None:
     """Nothing is left half-done: every call has a result or was called off, every message and every turn an end."""
-    assert service.unsettled() == {}
+    left = service.unsettled()
+    assert left == {}, left
     unfinished = """
         SELECT calls.* FROM calls JOIN turns ON turns.run_id = calls.run_id
         WHERE result IS NULL AND NOT (calls.state = 'planned' AND turns.state IN ('superseded', 'stopped', 'offered'))

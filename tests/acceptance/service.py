@@ -211,14 +211,15 @@ class Service:
 
     def unsettled(self) -> dict[str, list[dict[str, Any]]]:
         """Whatever work is left, by kind."""
-        left = {kind: self.rows(query) for kind, query in SETTLED.items()}
-        left["running"] = self.rows(RUNNING, database="engine.db")
+        # Runs first: what a run that ends after this look leaves behind is seen in the rows.
+        running = self.rows(RUNNING, database="engine.db")
+        left = {kind: self.rows(query) for kind, query in SETTLED.items()} | {"running": running}
         return {kind: rows for kind, rows in left.items() if rows}
 
     def settle(self, within_s: float = WITHIN_S) -> None:
-        """Wait until nothing is left to do but what sleeps."""
+        """Wait until nothing is left to do but what sleeps: in two looks, because work moves between the tables of one."""
         deadline = time.monotonic() + within_s
-        while left := self.unsettled():
+        while left := self.unsettled() or self.unsettled():
             assert time.monotonic() < deadline, f"after {within_s:g} s there is work left: {left}"
             time.sleep(LOOK_EVERY_S)
 

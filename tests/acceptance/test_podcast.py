@@ -116,8 +116,8 @@ def begin(service: Service, pipeline: str, source: Path) -> None:
 def stories(nursery: Nursery, stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """All stories, told a few at a time: most of their time is waiting for disks and processes."""
 
-    def told(failpoint: str) -> None:
-        service = Service(nursery, stage, tmp_path_factory.mktemp("podcast") / "home")
+    def told(failpoint: str, folder: Path) -> None:
+        service = Service(nursery, stage, folder / "home")
         settings(service)
         try:
             service.start(failpoint)
@@ -137,7 +137,8 @@ def stories(nursery: Nursery, stage: Stage, tmp_path_factory: pytest.TempPathFac
             service.close()
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        begun = {failpoint: pool.submit(told, failpoint) for failpoint in STORIES}
+        # The folders are made here, by one thread: pytest makes the one that holds them when it is first asked.
+        begun = {failpoint: pool.submit(told, failpoint, tmp_path_factory.mktemp("podcast")) for failpoint in STORIES}
         yield lambda failpoint: begun[failpoint].result()
         pool.shutdown(cancel_futures=True)
 
