@@ -9,6 +9,7 @@ from typing import Any
 
 from app.channels.channel import Part
 from app.channels.markdown_split import split_markdown
+from app.channels.markdown_whole import whole
 from app.channels.slack_mrkdwn import RULE, Node, escaped, mrkdwn, parse, table
 from app.events import wire_safe
 
@@ -52,14 +53,16 @@ def _text(piece: str) -> str:
 
 
 def _tamed(source: str) -> str:
-    """`source` without what the markdown block does not know: tables, rules and boxes to tick."""
+    """`source` without what the markdown block does not know: tables, rules, boxes to tick, and links that are
+    defined elsewhere, which may come into another piece."""
     try:
-        changes = sorted(_changes(parse(source)), reverse=True)
+        complete = whole(source)
+        changes = sorted(_changes(parse(complete)), reverse=True)
     except BaseException as error:  # see above
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         return source
-    raw = source.encode()
+    raw = complete.encode()
     for start, end, text in changes:
         raw = raw[:start] + text.encode() + raw[end:]
     return raw.decode()

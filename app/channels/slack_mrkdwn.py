@@ -10,7 +10,8 @@ from typing import Any
 
 import pyromark
 
-OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
+from app.channels.markdown_whole import OPTIONS
+
 BLOCKS = {"Paragraph", "Heading", "BlockQuote", "List", "Item", "CodeBlock", "Table", "HtmlBlock", "Rule"}
 MARKS = {"Strong": "*", "Emphasis": "_", "Strikethrough": "~"}
 RULE = "———"

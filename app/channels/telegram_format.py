@@ -15,11 +15,10 @@ from telegramify_markdown.config import RenderConfig
 from telegramify_markdown.converter import EventWalker
 
 from app.channels.channel import Part
+from app.channels.markdown_whole import OPTIONS, whole
 from app.channels.split import Entity, split
 from app.events import wire_safe
 
-# Neither math nor spoilers: `$5 and $6` and `a || b || c` are prose far more often than markup.
-OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
 CODE = ("code", "pre")
 MAX_URL_CHARS = 2048
 # Telegram refuses the whole message for a link without a dot in its host, or of another scheme.
@@ -44,7 +43,7 @@ def render(markdown: str) -> list[Part]:
 
 
 def _converted(markdown: str) -> tuple[str, list[Entity]]:
-    source = _with_unused_definitions(markdown)
+    source = whole(markdown)
     events = pyromark.events_with_range(source, options=OPTIONS)
     text, found, _ = EventWalker(_config(), source).walk(tuple(_tamed(events, source.encode())))
     return text, list(_accepted([entity.to_dict() for entity in found]))
@@ -103,30 +102,6 @@ def _without(entity: Entity, holes: list[Entity]) -> Iterator[Entity]:
         start = hole["offset"] + hole["length"]
     if start < end:
         yield entity | {"offset": start, "length": end - start}
-
-
-def _with_unused_definitions(markdown: str) -> str:
-    """`[note]: words` that no link refers to is text: left alone, the parser would swallow it."""
-    definitions = pyromark.reference_definitions(markdown, options=OPTIONS)
-    if not definitions:
-        return markdown
-    used = {_label(tag["id"]) for tag in _link_tags(markdown)}
-    source = markdown.encode()
-    unused = (found["span"]["start"] for label, found in definitions.items() if _label(label) not in used)
-    for start in sorted(unused, reverse=True):
-        source = source[:start] + b"\\" + source[start:]
-    return source.decode()
-
-
-def _link_tags(markdown: str) -> Iterator[dict[str, str]]:
-    for event in pyromark.events(markdown, options=OPTIONS):
-        match event:
-            case {"Start": {"Link": tag} | {"Image": tag}}:
-                yield tag
-
-
-def _label(text: str) -> str:
-    return " ".join(text.split()).casefold()
 
 
 @dataclass

@@ -106,6 +106,28 @@ def test_code_that_has_the_sign_of_code_in_it_stays_readable() -> None:
     assert "`\u200b`\u200b`" in mrkdwn("````\n```\n````") and mrkdwn("````\n```\n````").count("```") == 2
 
 
+# Text must be preserved: what a parser keeps to itself is written out before it is asked.
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("| a | b |\n|---|---|\n| 1 | 2 | 3 |\n| 4 |", "```\na | b |\n--+---+--\n1 | 2 | 3\n4 |   |\n```"),
+        ("text\n\n[note]: words\n[note]: others", "text\n\n\\[note]: words\n[note]: others"),
+        ("[the page][p]\n\n[p]: https://e.example/?a=1&b=2", "[the page](https://e.example/?a=1&b=2)"),
+        ("[P] and [p][], ![i][p]\n\n[p]: https://e.example", "[P](https://e.example) and [p](https://e.example), "
+         "![i](https://e.example)"),
+        ("[![i][p] *é*][q]\n\n[p]: /a(b)\n[q]: <a b>", "[![i](</a(b)>) *é*](<a%20b>)"),
+    ],
+)  # fmt: skip
+def test_what_a_parser_would_keep_to_itself_is_shown(markdown: str, shown: str) -> None:
+    (part,) = render(markdown)
+    assert part["markdown"] == shown
+
+
+def test_a_link_works_in_a_piece_without_its_definition() -> None:
+    parts = render("[first][p]\n\n" + "word " * 4000 + "\n\n[p]: https://e.example")
+    assert parts[0]["text"].startswith("<https://e.example|first>") and len(parts) > 1
+
+
 # Slack: ... tables as pipes -> markdown blocks.
 def test_what_a_markdown_block_does_not_know_is_written_out() -> None:
     (part,) = render("Look:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n---\n\n- [ ] open\n\n```py\n| no | table |\n---\n```")

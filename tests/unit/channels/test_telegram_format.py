@@ -171,6 +171,17 @@ def test_a_definition_that_no_link_uses_is_shown():
     )
 
 
+def test_of_two_definitions_of_one_name_none_is_lost():
+    assert only("[a]: https://a.example\n[a]: https://b.example\n\n[a]") == only(
+        "\\[a]: https://b.example\n\n[a](https://a.example)"
+    )
+
+
+def test_cells_beyond_the_heading_of_a_table_are_shown():
+    assert only("| a | b |\n|---|---|\n| 1 | 2 | 3 |")["text"] == "a | b |  \n--+---+--\n1 | 2 | 3"
+    assert only("> a | b\n> :--|--\n> 1 | 2 | `3\\|4`")["text"].splitlines()[-1] == "1 | 2 | 3|4"
+
+
 def test_prose_is_not_taken_for_math_spoilers_or_strikethrough():
     text = "pay $5 or $6, about ~5 to ~6, if a || b || c"
     assert only(text) == {"text": text, "entities": []}
