@@ -38,6 +38,10 @@ CODE = Sentence("Send this code to me from the new person's chat: {code}\nIt is 
 ADMINS_ONLY = Sentence("Only an admin may do that.")
 GROUP_PAIRED = Sentence("Everybody in this chat may talk to me now. Mention me, or answer one of my messages.")
 ZONE_SET = Sentence("Your time zone is {zone}.")
+ZONE_FIXED = Sentence(
+    "Your time zone is {zone}, which knows no summer time. If your clocks are changed in summer, name a city instead, "
+    "such as /timezone {city}."
+)
 ZONE_WRONG = Sentence("There is no time zone {zone}. Accepted: a name such as Europe/Paris, a city, or UTC+2.")
 OLD_BUTTON = Sentence("This button is from another time and does nothing any more.")
 UNKNOWN_NOTICE = Sentence(

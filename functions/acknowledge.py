@@ -7,6 +7,7 @@ import inngest
 
 from app.agent.acknowledge import show_received
 from app.agent.approvals.decision import COMMANDS, run_decision
+from app.agent.conclude import conclude_rest
 from app.agent.harness import Harness
 from app.agent.heartbeat.sweep import sweep
 from app.agent.people.commands import run_command
@@ -30,9 +31,15 @@ def acknowledge(client: inngest.Inngest, harness: Harness) -> inngest.Function[A
         if "command" in ctx.event.data:
             command = parse(CommandReceived, ctx)
             body = run_decision if command.command in COMMANDS else run_command
-            return dict(unless_crashed(await steps.run("command", body, harness, command, key_of(command, ctx))))
+            done = unless_crashed(await steps.run("command", body, harness, command, key_of(command, ctx)))
+            await conclude_rest(steps, harness, done.get("signs"))
+            return dict(done)
         event = parse(MessageReceived, ctx)
         shown = unless_crashed(await steps.run("show", show_received, harness, event, key_of(event, ctx)))
+        while shown.get("again"):
+            await steps.sleep_until("wait-to-show", datetime.fromisoformat(shown["again"]))
+            again = (show_received, harness, event, key_of(event, ctx), shown["tries"])
+            shown = unless_crashed(await steps.run("show", *again))
         if shown["look_again"] is None:
             return {"shown": False}
         await steps.sleep_until("wait", datetime.fromisoformat(shown["look_again"]))

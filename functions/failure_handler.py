@@ -4,6 +4,7 @@ from typing import Any
 
 import inngest
 
+from app.agent.conclude import conclude_rest
 from app.agent.failure import tell_failure
 from app.agent.harness import APP_ID, Harness
 from app.agent.steps import DurableSteps
@@ -20,6 +21,9 @@ def failure_handler(client: inngest.Inngest, harness: Harness) -> inngest.Functi
         retries=8,
     )
     async def run(ctx: inngest.Context) -> dict[str, Any]:
-        return dict(await DurableSteps(ctx).run("tell", tell_failure, harness, dict(ctx.event.data)))
+        steps = DurableSteps(ctx)
+        told = await steps.run("tell", tell_failure, harness, dict(ctx.event.data))
+        await conclude_rest(steps, harness, told.get("signs"))
+        return dict(told)
 
     return run

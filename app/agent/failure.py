@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.agent.announce import announce
-from app.agent.conclude import conclude
+from app.agent.conclude import concluded
 from app.agent.delegation.report import fail_task
 from app.agent.goals.end import fail_try
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import is_kept, tell
+from app.agent.people.failed_command import tell_failed_command
 from app.agent.people.preview import give_up
 from app.channels import outbox
 from app.db import Tx
@@ -30,6 +31,8 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     run_id = str(failed.get("run_id", ""))
     error = failed.get("error") or {}
     log.error("The run %s of %s failed: %s", run_id, failed.get("function_id"), error.get("message"))
+    if await tell_failed_command(harness, failed):
+        return {"told": True}
     found = await harness.db.write(_close, harness, run_id, str(error.get("message", ""))[:500])
     ended = await harness.db.write(fail_task, harness, run_id, _task_of(failed), TASK_FAILED)
     next_tries = await harness.db.write(fail_try, harness, run_id, _task_of(failed), STEP_FAILED)
@@ -41,8 +44,7 @@ async def tell_failure(harness: Harness, failed: Mapping[str, Any]) -> dict[str,
     if events:
         await announce(harness, events)
     harness.notifier.publish(session_key)
-    await conclude(harness, run_id)
-    return {"told": True}
+    return {"told": True} | await concluded(harness, run_id)
 
 
 def _task_of(failed: Mapping[str, Any]) -> str:

@@ -92,15 +92,18 @@ class Channel(Protocol):
         """
         ...
 
-    async def acknowledge(self, destination: Destination) -> bool:
+    async def acknowledge(self, destination: Destination) -> bool | Later:
         """Show that the message arrived and is worked on (typing sign, reaction); called again to renew it.
 
-        Best effort: false if it could not.
+        Best effort: false if it could not. Later: a sign that stays could not be set now, and is worth another try.
         """
         ...
 
-    async def conclude(self, destination: Destination, ok: bool) -> bool:
-        """The turn that the message led to is over: take away or change what `acknowledge` shows, if it stays."""
+    async def conclude(self, destination: Destination, ok: bool) -> bool | Later:
+        """The turn that the message led to is over: take away or change what `acknowledge` shows, if it stays.
+
+        False if it could not; Later: try again then, or it would stay for ever.
+        """
         ...
 
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:

@@ -76,7 +76,7 @@ class SlackChannel:
         self._workspace = workspace
         self._known: dict[str, About] = {}
         self._at_work: set[tuple[str, str | None]] = set()
-        self._quiet_until = 0.0
+        self._quiet_until = self._no_sign_until = 0.0
 
     @property
     def name(self) -> str:
@@ -194,26 +194,40 @@ class SlackChannel:
         )
         return result_of(done, {"fileId": file_id, "chatId": destination.chat_id})
 
-    async def acknowledge(self, destination: Destination) -> bool:
+    async def acknowledge(self, destination: Destination) -> bool | Later:
         """Eyes at the message; they stay, so that to renew them asks for nothing."""
-        message = destination.chat_id, destination.message_id
-        if message not in self._at_work and await self._react("reactions.add", AT_WORK, destination, "already_reacted"):
+        message, now = (destination.chat_id, destination.message_id), asyncio.get_running_loop().time()
+        if message in self._at_work:
+            return True
+        if now < self._no_sign_until:  # this is asked every few seconds, and Slack would only count it
+            return Later(self._no_sign_until - now, "Slack has asked to wait.")
+        shown = await self._react("reactions.add", AT_WORK, destination, "already_reacted")
+        if isinstance(shown, Later):
+            self._no_sign_until = now + (shown.after_s or 0.0)
+        elif shown:
             self._at_work.add(message)
-        return message in self._at_work
+        return shown
 
-    async def conclude(self, destination: Destination, ok: bool) -> bool:
+    async def conclude(self, destination: Destination, ok: bool) -> bool | Later:
         """The eyes go; a sign of warning comes where the turn failed."""
         self._at_work.discard((destination.chat_id, destination.message_id))
         gone = await self._react("reactions.remove", AT_WORK, destination, "no_reaction")
-        return gone and (ok or await self._react("reactions.add", FAILED, destination, "already_reacted"))
+        if ok or gone is not True:
+            return gone
+        return await self._react("reactions.add", FAILED, destination, "already_reacted")
 
-    async def _react(self, method: str, sign: str, destination: Destination, fine: str) -> bool:
+    async def _react(self, method: str, sign: str, destination: Destination, fine: str) -> bool | Later:
+        """Whether the sign is as it is to be; Later where it may still become so: each of these may be asked twice."""
         if not destination.message_id:
             return False
         said = await self._api.call(
             method, QUICK_S, channel=destination.chat_id, timestamp=destination.message_id, name=sign
         )
-        return isinstance(said, Answer) and (said.ok or said.error == fine)
+        if not isinstance(said, Answer):
+            return Later(None, said.reason)
+        if said.is_busy or said.is_doubtful:
+            return Later(said.wait_s, said.reason)
+        return said.ok or said.error == fine
 
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
         """The first message of the answer so far; what goes beyond it is seen when it is whole.

@@ -223,7 +223,7 @@ def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
 
 
 def closed_by(tx: Tx, run_id: str) -> Sequence[Any]:
-    """(channel, destination, state) of the inputs that a turn answered or failed at.
+    """(id, channel, destination, state) of the inputs that a turn answered or failed at, oldest first.
 
     Those that it was stopped at do not say so: the latest stopped ones of its session are taken for them.
     """
@@ -236,7 +236,7 @@ def closed_by(tx: Tx, run_id: str) -> Sequence[Any]:
     mine = and_(messages.c.id.in_(latest), messages.c.answered_by == run_id)
     if turn.state == "stopped":
         mine = or_(mine, messages.c.id.in_(stopped.limit(STOPPED_AT_ONCE)))
-    query = select(messages.c.channel, messages.c.destination, messages.c.state).where(
+    query = select(messages.c.id, messages.c.channel, messages.c.destination, messages.c.state).where(
         mine, messages.c.channel.is_not(None)
     )
     return tx.execute(query.order_by(messages.c.id)).all()

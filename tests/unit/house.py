@@ -143,6 +143,7 @@ class RecordingChannel:
         self.sent: list[str] = []
         self.acknowledged: list[Destination] = []
         self.concluded: list[tuple[Destination, bool]] = []
+        self.signs: list[bool | Later] = []
         self.results: list[SendResult] = []
         self.found: list[Sent | Absent | Later | Unknown] = []
         self.files: dict[str, Any] = {}
@@ -163,16 +164,16 @@ class RecordingChannel:
             self.sent.append(part["text"])
         return result
 
-    async def acknowledge(self, destination: Destination) -> bool:
+    async def acknowledge(self, destination: Destination) -> bool | Later:
         self.acknowledged.append(destination)
-        return True
+        return self.signs.pop(0) if self.signs else True
 
     async def find(self, destination: Destination, part: Part) -> Sent | Absent | Later | Unknown:
         return self.found.pop(0) if self.found else Unknown("this platform cannot be asked")
 
-    async def conclude(self, destination: Destination, ok: bool) -> bool:
+    async def conclude(self, destination: Destination, ok: bool) -> bool | Later:
         self.concluded.append((destination, ok))
-        return True
+        return self.signs.pop(0) if self.signs else True
 
     async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
         self.previews.append((shown, text))

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from app.agent.conclude import conclude_rest
 from app.agent.delegation.commands import observe_commands
 from app.agent.delegation.supervise import run_monitor
 from app.agent.goals.folders import scan_folders
@@ -56,5 +57,6 @@ async def run_beat(
     done = [await steps.run(chore["step"], CHORES[chore["step"]], harness, run_id, chore["of"]) for chore in chores]
     if turn_id is not None and chores:
         await steps.run("settle", settle, harness, turn_id, session_key)
+    await conclude_rest(steps, harness, found.get("signs"))
     faults = found.get("faults") or ([found["message"]] if found.get("kind") == "crashed" else [])
     return {"chores": done} | ({"kind": "crashed", "message": "; ".join(faults)} if faults else {})

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.exc import DBAPIError
 
-from app.agent.conclude import conclude
+from app.agent.conclude import concluded
 from app.agent.goals.folders import Scanned, has_news, scan_watched
 from app.agent.harness import Harness
 from app.agent.heartbeat.checklist import ROUND, read_checklist, take_look
@@ -58,7 +58,8 @@ class Found:
 
 
 async def look_around(harness: Harness, turn_id: str | None, session_key: str = "") -> dict[str, Any]:
-    """`{"chores": [{"step": …, "of": …}]}`, and `faults` where something could not be looked at.
+    """`{"chores": [{"step": …, "of": …}]}`, `faults` where something could not be looked at, and `signs` where the
+    platform asks to wait with the signs at the messages of the turn (see `conclude`).
 
     After the turn `turn_id` there is less to look at, and with no chores it is settled at once. Any other beat is
     noted, with when the next one comes. Raises DBAPIError if nothing at all could be asked.
@@ -69,9 +70,9 @@ async def look_around(harness: Harness, turn_id: str | None, session_key: str = 
     if turn_id is not None:
         if not found.chores:
             await harness.db.write(turns.settle, turn_id, harness.clock.now())
-        await conclude(harness, turn_id)
+    signs = await concluded(harness, turn_id) if turn_id is not None else {}
     harness.notifier.publish(session_key)
-    return {"chores": list(found.chores)} | ({"faults": list(found.faults)} if found.faults else {})
+    return {"chores": list(found.chores)} | ({"faults": list(found.faults)} if found.faults else {}) | signs
 
 
 def _see(harness: Harness, parts: Sequence[Part]) -> tuple[list[tuple[Part, Any]], Found]:

@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 
 from app.agent.announce import announce, reply_event
 from app.agent.approvals.closing import supersede
-from app.agent.conclude import conclude
+from app.agent.conclude import concluded
 from app.agent.delegation import task_list
 from app.agent.harness import Harness
 from app.agent.people import status
@@ -305,9 +305,7 @@ async def run_command(harness: Harness, event: CommandReceived, command_key: str
     events.append(reply_event(harness, event, event.session_key))
     await announce(harness, events)
     harness.notifier.publish(event.session_key)
-    if done.stopped is not None:
-        await conclude(harness, done.stopped)
-    return {"command": event.command}
+    return {"command": event.command} | (await concluded(harness, done.stopped) if done.stopped is not None else {})
 
 
 async def _undo_files(harness: Harness, event: CommandReceived) -> str:

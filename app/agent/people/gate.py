@@ -6,7 +6,7 @@ from typing import Any
 
 from app.agent.announce import announce, reply_event
 from app.agent.harness import Harness
-from app.agent.people.zones import zone_of
+from app.agent.people.zones import city_like, shown, zone_of
 from app.channels import outbox
 from app.db import Tx
 from app.events import CommandReceived, MessageReceived
@@ -19,6 +19,7 @@ from app.sentences import (
     HELLO,
     STRANGER,
     WRONG_CODE,
+    ZONE_FIXED,
     ZONE_SET,
     ZONE_WRONG,
     say,
@@ -111,7 +112,15 @@ def _take_zone(tx: Tx, harness: Harness, event: MessageReceived) -> list[dict[st
     if zone is None:
         return []
     people.set_zone(tx, who, zone, harness.clock.now())
-    return [_put(tx, harness, event, "zone", say(ZONE_SET, who.language, zone=zone))]
+    return [_put(tx, harness, event, "zone", _zone_is(harness, zone, who.language))]
+
+
+def _zone_is(harness: Harness, zone: str, language: str | None) -> str:
+    """What zone somebody has; and how to name a better one, if it may be wrong in half a year."""
+    city = city_like(zone, harness.clock.now())
+    if city is None:
+        return say(ZONE_SET, language, zone=shown(zone))
+    return say(ZONE_FIXED, language, zone=shown(zone), city=city)
 
 
 def _turn_away(tx: Tx, harness: Harness, event: Input) -> list[dict[str, Any]]:
@@ -200,12 +209,12 @@ def zone_command(tx: Tx, harness: Harness, event: CommandReceived) -> str:
     if not zone:
         known = people.find(tx, who.id)
         own = known.timezone if known is not None else None
-        return say(ZONE_SET, language, zone=own) if own else say(ASK_ZONE, language)
+        return _zone_is(harness, own, language) if own else say(ASK_ZONE, language)
     meant = zone_of(zone, harness.clock.now()) if len(zone) <= MAX_ZONE_CHARS else None
     if meant is None:
         return say(ZONE_WRONG, language, zone=zone[:MAX_ZONE_CHARS])
     people.set_zone(tx, who, meant, harness.clock.now())
-    return say(ZONE_SET, language, zone=meant)
+    return _zone_is(harness, meant, language)
 
 
 async def invite_first(harness: Harness) -> None:

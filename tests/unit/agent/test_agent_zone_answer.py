@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.agent.accept import accept
-from app.sentences import ASK_ZONE, ZONE_SET, say
+from app.sentences import ASK_ZONE, ZONE_FIXED, ZONE_SET, say
 from app.sessions import session
 from app.sessions.people import Newcomer, pair, principal_of
 from app.tables import people as rows
@@ -62,3 +62,10 @@ async def test_who_is_known_to_be_somewhere_is_not_asked(house: House) -> None:
     admins = house.harness.settings.approval_admins
     session_id = await house.db.read(session.find, "telegram:1:5")
     assert (await house.db.read(principal_of, session_id, admins)).zone == "Europe/Berlin"
+
+
+async def test_a_clock_alone_is_kept_with_a_word_about_summer_time(house: House) -> None:
+    await accept(house.harness, said(await code_of(house), 1))
+    await accept(house.harness, said("UTC+1", 2))
+    assert lines(house)[1:] == [say(ZONE_FIXED, zone="UTC+1", city="Berlin")]
+    assert zones(house) == ["Etc/GMT-1"]

@@ -168,6 +168,21 @@ async def test_eyes_at_once_and_none_when_it_is_done(slack, channel):
     assert slack.signs("D1", "1764500000.000100") == set()
 
 
+async def test_signs_wait_as_long_as_slack_asks(slack, channel):
+    slack.script({"method": "reactions.add", "kind": "rate_limit", "retry_after": 30})
+    assert await channel.acknowledge(HERE) == Later(30.0, "Slack says ratelimited.")
+    again = await channel.acknowledge(THREAD)
+    assert isinstance(again, Later) and 0 < again.after_s <= 30
+    assert len(slack.calls("reactions.add")) == 1, "a turn that renews its sign does not ask on and on"
+    slack.script({"method": "reactions.remove", "kind": "rate_limit", "retry_after": 7})
+    assert await channel.conclude(HERE, ok=True) == Later(7.0, "Slack says ratelimited.")
+    slack.script({"method": "reactions.remove", "kind": "server_error"})
+    assert await channel.conclude(HERE, ok=True) == Later(None, "Slack answered with status 500.")
+    slack.script({"method": "reactions.remove", "kind": "error", "error": "message_not_found"})
+    assert await channel.conclude(HERE, ok=False) is False
+    assert await channel.conclude(HERE, ok=True) is True
+
+
 async def test_a_turn_that_failed_leaves_a_warning(slack, channel):
     await channel.acknowledge(HERE)
     assert await channel.conclude(HERE, ok=False)

@@ -8,6 +8,8 @@ import pytest
 
 from app.agent.loop import CRASHED
 from app.agent.models.llm import Completion, ModelFailure, Trouble
+from app.agent.people import commands
+from app.agent.people.failed_command import FAILED_COMMAND
 from app.channels.channel import Later
 from app.events import CommandReceived, Destination, SubagentSpawn
 from app.sentences import FAILED, NOTHING_DONE, TRY_AGAIN, say
@@ -56,6 +58,57 @@ async def test_acknowledge_looks_again_after_a_minute(life: Embedded) -> None:
     await life.pass_time(62, 31)
     (run,) = await life.runs("acknowledge")
     assert run.status == "Completed" and await life.steps(run) == ["show", "wait", "look-again"]
+
+
+# The sign at a message: retry-after is a durable sleep, and the end of it is neither lost nor before its beginning.
+async def test_a_sign_that_has_to_wait_is_set_when_the_platform_allows(life: Embedded) -> None:
+    life.house.model.answers = [ModelFailure(Trouble.OVERLOADED, "busy", 100.0), Completion("Hello.")]
+    life.house.channel.signs = [Later(30.0, "too many reactions")]
+    await life.send(message())
+    (run,) = await life.runs("acknowledge")
+    assert await life.steps(run) == ["show", "wait-to-show"] and len(life.house.channel.acknowledged) == 1
+    await life.restart()
+    await life.pass_time(29, 29)
+    assert len(life.house.channel.acknowledged) == 1
+    await life.pass_time(2)
+    assert await life.steps(run) == ["show", "wait-to-show", "show", "wait"]
+    assert len(life.house.channel.acknowledged) == 2 and life.house.channel.concluded == []
+
+
+async def test_a_sign_goes_when_the_platform_allows(life: Embedded) -> None:
+    life.house.channel.signs = [True, Later(30.0, "too many reactions")]
+    await life.send(message())
+    assert len(life.house.channel.concluded) == 1
+    (beat,) = await life.runs("heartbeat")
+    assert beat.status == "Running" and await life.steps(beat) == ["look", "wait-conclude"]
+    await life.restart()
+    await life.pass_time(32, 16)
+    assert len(life.house.channel.concluded) == 2
+    assert await life.steps(beat) == ["look", "wait-conclude", "conclude"]
+
+
+async def test_the_sign_of_a_stopped_turn_goes_when_the_platform_allows(life: Embedded) -> None:
+    life.house.model.answers = [ModelFailure(Trouble.OVERLOADED, "busy", 500.0)]
+    life.house.channel.signs = [True, Later(30.0, "too many reactions")]
+    await life.send(message())
+    await life.send(command("stop"))
+    assert len(life.house.channel.concluded) == 1
+    await life.pass_time(32, 16)
+    assert len(life.house.channel.concluded) == 2
+
+
+async def test_a_command_that_fails_for_good_is_answered_with_a_notice(
+    life: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("a fault of the code")
+
+    monkeypatch.setitem(commands.COMMANDS, "status", broken)
+    await life.send(command("status"))
+    await life.pass_time(200, 20)
+    (run,) = await life.runs("acknowledge")
+    assert run.status == "Failed"
+    assert life.house.channel.sent == [say(FAILED_COMMAND, command="status", run_id=run.id)]
 
 
 async def test_calls_are_steps(life: Embedded) -> None:
