@@ -217,7 +217,7 @@ class Service:
         return {kind: rows for kind, rows in left.items() if rows}
 
     def settle(self, within_s: float = WITHIN_S) -> None:
-        """Wait until nothing is left to do but what sleeps: in two looks, because work moves between the tables of one."""
+        """Wait until nothing is left to do but what sleeps: in two looks, for work moves between the tables of one."""
         deadline = time.monotonic() + within_s
         while left := self.unsettled() or self.unsettled():
             assert time.monotonic() < deadline, f"after {within_s:g} s there is work left: {left}"
