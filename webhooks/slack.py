@@ -20,8 +20,11 @@ from app.config import Settings
 from app.errors import BadInput
 from app.events import wire_safe
 from webhooks.slack_desk import Desk
+from webhooks.slack_said import to_event
 from webhooks.slack_socket import listen
 from webhooks.way_in import Door, WayIn, read_body, refusal
+
+__all__ = ["is_configured", "mapping_arguments", "parse", "slack_router", "to_event", "verify", "way_in"]
 
 MAX_BODY_BYTES = 2**20
 WINDOW_S = 300
