@@ -153,10 +153,13 @@ class Life:
     async def live(self) -> None:
         async with connected(self.house, self.clock) as one:
             await self._begin(one)
+            wishes = [name for name, _ in self.plan.asked.get(self._last, ())]
             for minute in range(self._last + 1, MINUTES + TAIL + 1):
                 self._put(minute)
-                if minute >= self.first:
-                    await self._minute(one, minute)
+                wishes += [name for name, _ in self.plan.asked.get(minute, ())]
+                if minute >= self.first:  # who finds nobody there asks again
+                    await self._minute(one, minute, wishes)
+                    wishes = []
 
     async def _begin(self, one: Embedded) -> None:
         """What a start of the service does; and before the first minute a person writes, and wakes are set."""
@@ -180,14 +183,14 @@ class Life:
                 path.write_text(text)
                 os.utime(path, ((START + MINUTE * minute).timestamp(),) * 2)
 
-    async def _minute(self, one: Embedded, minute: int) -> None:
+    async def _minute(self, one: Embedded, minute: int, wishes: Sequence[str]) -> None:
         self.clock.advance((START + MINUTE * minute - self.clock.now()).total_seconds())
         os.pwrite(self._progress, b"%9d" % minute, 0)
         if self.number < len(CRASHES) and CRASHES[self.number].minute == minute:
             if not CRASHES[self.number].point:
                 os.kill(os.getpid(), signal.SIGKILL)
             failpoints.arm(CRASHES[self.number].point)
-        for name, _ in self.plan.asked.get(minute, ()):
+        for name in wishes:
             source = one.house.harness.workspace.root / "talks" / name
             await make_goal(one.house.harness, GoalWish("podcast_from_transcript", f"person:{name}", str(source)))
         await one.link.engine.idle()
