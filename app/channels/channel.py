@@ -106,10 +106,19 @@ class Channel(Protocol):
         """
         ...
 
-    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+    @property
+    def finds_previews(self) -> bool:
+        """Whether a preview bears its mark, so that a part with `instead` can take its place when its id is not known.
+
+        `instead` is the mark and `since` when the preview was begun; where there is none such a part stands by itself,
+        or with `only_instead` nowhere.
+        """
+        ...
+
+    async def preview(self, destination: Destination, text: str, shown: str | None, mark: str = "") -> str | None:
         """Show an answer while it is written: in the message `shown`, or in a new one. Its id; None if there is none.
 
-        Best effort. The final text replaces it: a part whose `edit` is the id.
+        Best effort. The final text replaces it: a part whose `edit` is the id. A new message bears `mark`.
         """
         ...
 

@@ -36,7 +36,11 @@ class MailboxChannel:
     async def conclude(self, destination: Destination, ok: bool) -> bool:
         return True
 
-    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+    @property
+    def finds_previews(self) -> bool:
+        return False
+
+    async def preview(self, destination: Destination, text: str, shown: str | None, mark: str = "") -> str | None:
         return None  # these clients follow the turn itself
 
     async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:

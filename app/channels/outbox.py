@@ -23,6 +23,8 @@ VANISHED = "the service stopped between handing the part over and noting the rec
 NOTICE_TRIES = 3
 """How often a notice is handed over that may not have arrived: the same line twice is better than none."""
 
+OPEN_PREVIEWS = ("begun", "shown")
+
 CROWDED = "asked to wait: "
 """How the reason of a part begins that a platform did not take because we say too much."""
 CROWDED_CHATS = 2
@@ -99,28 +101,49 @@ def parts_of(tx: Tx, key: str) -> Sequence[Any]:
     return rows
 
 
-def note_preview(
-    tx: Tx, *, session_id: str, run_id: str, channel: str, destination: Destination, message: str, now: datetime
-) -> None:
-    """Remember the message `message` of a platform in which a turn's answer grows; it is no part to be sent."""
+def begin_preview(
+    tx: Tx, *, session_id: str, run_id: str, channel: str, destination: Destination, now: datetime
+) -> str:
+    """Note that a turn's answer is about to grow in a message of a platform, and give the message's mark. The row is no
+    part to be sent.
+    """
     key = f"{run_id}/preview"
     put(
         tx, key, session_id=session_id, run_id=run_id, kind="preview", channel=channel, destination=destination,
         parts=[{}], text="", now=now,
     )  # fmt: skip
+    mark = f"{key}/0"
+    tx.execute(
+        update(deliveries).where(deliveries.c.key == mark, deliveries.c.state == "pending").values(state="begun")
+    )
+    return mark
+
+
+def note_preview(tx: Tx, run_id: str, message: str, now: datetime) -> None:
+    """Remember that the answer of a turn grows in the message `message`."""
     values = {"state": "shown", "receipt": {"messageId": message}, "sent_at": now}
-    tx.execute(update(deliveries).where(deliveries.c.key == f"{key}/0").values(values))
+    tx.execute(update(deliveries).where(deliveries.c.key == f"{run_id}/preview/0").values(values))
 
 
-def preview_of(tx: Tx, run_id: str) -> str | None:
-    """The message in which the answer of a turn grows, if it does."""
-    query = select(deliveries.c.receipt).where(deliveries.c.key == f"{run_id}/preview/0", deliveries.c.state == "shown")
-    receipt = tx.scalar(query)
-    return str(receipt["messageId"]) if receipt else None
+def preview_of(tx: Tx, run_id: str) -> Any | None:
+    """The row of the preview of a turn's answer, if there is one that nothing has replaced.
+
+    `begun`: whether it came about is not known; `shown`: in the message of its receipt.
+    """
+    mine = deliveries.c.key == f"{run_id}/preview/0", deliveries.c.state.in_(OPEN_PREVIEWS)
+    return tx.execute(select(deliveries).where(*mine)).first()
+
+
+def in_place_of(preview: Any) -> dict[str, Any]:
+    """What a part has that is to take the place of a preview."""
+    if preview.state == "shown":
+        return {"edit": str(preview.receipt["messageId"])}
+    since = moment(preview.created_at)
+    return {"instead": {"mark": preview.key, "since": since.isoformat() if since is not None else ""}}
 
 
 def open_previews(tx: Tx, session_id: str) -> Sequence[Any]:
-    query = select(deliveries).where(deliveries.c.session_id == session_id, deliveries.c.state == "shown")
+    query = select(deliveries).where(deliveries.c.session_id == session_id, deliveries.c.state.in_(OPEN_PREVIEWS))
     rows: Sequence[Any] = tx.execute(query.order_by(deliveries.c.id)).all()
     return rows
 

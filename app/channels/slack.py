@@ -88,11 +88,19 @@ class SlackChannel:
     async def send(self, destination: Destination, part: Part) -> SendResult:
         """One attempt. Where Slack does not take the blocks, the same message is asked for once more in its plain form.
 
-        A part is a text (`markdown` and `text`; with `buttons` under it, or in the place of the message `edit`) or a
-        file of the workspace (`file`, `name`, `caption`).
+        A part is a text (`markdown` and `text`; with `buttons` under it, in the place of the message `edit` or of that
+        with the mark in `instead`) or a file of the workspace (`file`, `name`, `caption`).
         """
         if part.get("file"):
             return await self._send_file(destination, part)
+        if part.get("instead"):
+            begun = await self.find(destination, {"key": part["instead"]["mark"], "since": part["instead"]["since"]})
+            if isinstance(begun, Later):
+                return begun
+            if isinstance(begun, Sent):
+                part = {**part, "edit": begun.receipt["messageId"]}
+            elif part.get("only_instead"):
+                return Sent({"absent": True})
         said = await self._post(destination, part, plain=False)
         if isinstance(said, Answer) and said.error in BLOCK_FAULTS:
             said = await self._post(destination, part, plain=True)
@@ -107,11 +115,11 @@ class SlackChannel:
     async def _post(self, destination: Destination, part: Part, *, plain: bool) -> Said:
         params: dict[str, Any] = {"channel": destination.chat_id, "text": notice(part)}
         params["blocks"] = blocks_of(part, plain=plain)
+        if part.get("key") and (part.get("instead") or not part.get("edit")):
+            params["metadata"] = {"event_type": MARK, "event_payload": {"key": part["key"]}}
         if part.get("edit"):  # the buttons under the message go with it
             return await self._api.call("chat.update", ts=str(part["edit"]), **params)
         params |= {"thread_ts": destination.thread_id, "unfurl_links": False, "unfurl_media": False}
-        if part.get("key"):
-            params["metadata"] = {"event_type": MARK, "event_payload": {"key": part["key"]}}
         return await self._api.call("chat.postMessage", **params)
 
     async def _reply(self, url: str, part: Part) -> SendResult:
@@ -142,7 +150,7 @@ class SlackChannel:
         """
         if part.get("edit"):
             return Absent()
-        cursor, since = "", _stamp(str(part.get("since") or ""))
+        cursor, since = "", _stamp(str((part.get("instead") or part).get("since") or ""))
         me = await self._user() if part.get("file") else ""
         for _ in range(MAX_PAGES):
             said = await self._history(destination, since, cursor)
@@ -229,7 +237,11 @@ class SlackChannel:
             return Later(said.wait_s, said.reason)
         return said.ok or said.error == fine
 
-    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+    @property
+    def finds_previews(self) -> bool:
+        return True
+
+    async def preview(self, destination: Destination, text: str, shown: str | None, mark: str = "") -> str | None:
         """The first message of the answer so far; what goes beyond it is seen when it is whole.
 
         Where Slack asks to wait nothing more is shown for as long: the final text must not wait for previews.
@@ -237,7 +249,7 @@ class SlackChannel:
         parts, now = render(text), asyncio.get_running_loop().time()
         if not parts or now < self._quiet_until:
             return shown
-        part = dict(parts[0]) | ({"edit": shown} if shown else {})
+        part = dict(parts[0]) | ({"edit": shown} if shown else {"key": mark})
         said = await self._post(destination, part, plain=False)
         if isinstance(said, Answer) and said.is_busy:
             self._quiet_until = now + (said.wait_s or QUIET_S)

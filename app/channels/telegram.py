@@ -133,7 +133,11 @@ class TelegramChannel:
     async def conclude(self, destination: Destination, ok: bool) -> bool:
         return True  # a typing sign ends by itself
 
-    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+    @property
+    def finds_previews(self) -> bool:
+        return False  # see docs/adr/0002 for what that costs
+
+    async def preview(self, destination: Destination, text: str, shown: str | None, mark: str = "") -> str | None:
         now = asyncio.get_running_loop().time()
         parts = render(text)
         if not parts or now < self._quiet_until:

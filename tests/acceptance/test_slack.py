@@ -148,6 +148,26 @@ def test_a_slash_command_and_a_button_do_what_they_say(make_service: MakeService
     check_transcripts(service)
 
 
+STORY = " ".join(f"sentence {number} of the story." for number in range(12))
+
+
+def test_killed_in_the_moment_in_which_a_preview_is_shown_there_is_one_message(
+    make_service: MakeService, slack: SlackStage
+) -> None:
+    service = make_service(**slack.settings(), PREVIEW_ANSWERS="true").start("preview.shown")
+    chat = slack.chat()
+    service.stage.script(chat.tag, *[{"text": STORY, "piece_delay_s": 0.25, "times": 1}] * 2)
+    assert deliver(service, chat.payload("tell me a story")) == 200
+    until(lambda: not service.lives(), "the kill", 60)
+    (half,) = slack.said(chat)
+    assert text_of(half) != STORY and STORY.startswith(text_of(half))
+    service.start()
+    service.settle(60)
+    (whole,) = slack.said(chat)
+    assert (whole["ts"], text_of(whole)) == (half["ts"], STORY)
+    check_transcripts(service)
+
+
 # Ambiguous send (lost response) -> look up by metadata where the platform allows.
 @pytest.mark.parametrize("failpoint", ["deposit.committed", "finish.committed", "send.claimed", "send.accepted",
                                        "send.recorded"])  # fmt: skip

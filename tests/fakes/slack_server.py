@@ -162,6 +162,7 @@ class SlackServer(FakeServer):
             raise Refusal("message_not_found")
         check_content(params)
         known["text"], known["blocks"], known["edited"] = params["text"], params.get("blocks") or [], {"user": ME}
+        known |= {"metadata": params["metadata"]} if params.get("metadata") else {}
         return {"channel": params["channel"], "ts": known["ts"], "message": known}
 
     def _history(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -149,6 +149,8 @@ class RecordingChannel:
         self.files: dict[str, Any] = {}
         self.previews: list[tuple[str | None, str]] = []
         self.preview_id: str | None = None
+        self.finds_previews = False
+        self.marks: list[str] = []
 
     @property
     def name(self) -> str:
@@ -175,8 +177,9 @@ class RecordingChannel:
         self.concluded.append((destination, ok))
         return self.signs.pop(0) if self.signs else True
 
-    async def preview(self, destination: Destination, text: str, shown: str | None) -> str | None:
+    async def preview(self, destination: Destination, text: str, shown: str | None, mark: str = "") -> str | None:
         self.previews.append((shown, text))
+        self.marks.append(mark)
         return self.preview_id
 
     async def fetch(self, attachment: Attachment, to: Path, limit_bytes: int) -> Fetched | Later | Refused:

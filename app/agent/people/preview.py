@@ -1,7 +1,8 @@
 """What a person sees of an answer while it is written: one message that grows, and that the final text replaces.
 
 Best effort: a preview that fails changes nothing. Its row in the outbox (kind `preview`) only names the message, so
-that the final text can take its place, or that it says that it was given up.
+that the final text can take its place, or that it says that it was given up. Where the platform can look for a message
+the row is there first: one whose id nobody has come to know is looked for when something is to take its place.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ from app.channels import outbox
 from app.channels.channel import Part
 from app.db import Tx
 from app.events import Destination
+from app.failpoints import reach
 from app.sentences import GIVEN_UP, say
 from app.sessions import deposit, session
 
@@ -47,7 +49,13 @@ class Preview:
             self._over = self._place is None or self._place.channel not in self._harness.channels
             if self._over:
                 return
-            self._message = await self._harness.db.read(outbox.preview_of, self._flow.run_id)
+            before = await self._harness.db.read(outbox.preview_of, self._flow.run_id)
+            if (
+                before is not None and before.state == "begun"
+            ):  # an earlier life may have shown one: the text will find it
+                self._over = True
+                return
+            self._message = str(before.receipt["messageId"]) if before is not None else None
         destination = Destination.model_validate(self._place.destination)
         if destination.chat_id.startswith("-") and self._looks % GROUP_EVERY_LOOKS:
             return
@@ -55,8 +63,11 @@ class Preview:
 
     async def _bring(self, destination: Destination, text: str) -> None:
         cut = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} …"
-        known = self._message
-        self._message = await self._harness.channels[self._place.channel].preview(destination, cut, known)
+        known, channel, mark = self._message, self._harness.channels[self._place.channel], ""
+        if known is None and channel.finds_previews:
+            mark = await self._harness.db.write(_begin, self._harness, self._flow, self._place)
+        self._message = await channel.preview(destination, cut, known, mark)
+        reach("preview.shown")
         self._shown = text
         if self._message is None:
             self._over = True
@@ -68,25 +79,29 @@ def _place(tx: Tx, flow: Flow) -> Any | None:
     return deposit.place_of(tx, flow.session_id, flow.run_id)
 
 
-def _note(tx: Tx, harness: Harness, flow: Flow, place: Any, message: str) -> None:
-    outbox.note_preview(
+def _begin(tx: Tx, harness: Harness, flow: Flow, place: Any) -> str:
+    return outbox.begin_preview(
         tx,
         session_id=flow.session_id,
         run_id=flow.run_id,
         channel=place.channel,
         destination=Destination.model_validate(place.destination),
-        message=message,
         now=harness.clock.now(),
     )
 
 
+def _note(tx: Tx, harness: Harness, flow: Flow, place: Any, message: str) -> None:
+    _begin(tx, harness, flow, place)
+    outbox.note_preview(tx, flow.run_id, message, harness.clock.now())
+
+
 def in_its_place(tx: Tx, run_id: str, parts: list[Part]) -> list[Part]:
     """The parts of a final text, the first of them in the place of the turn's preview if there is one."""
-    message = outbox.preview_of(tx, run_id)
-    if message is None or not parts:
+    preview = outbox.preview_of(tx, run_id)
+    if preview is None or not parts:
         return parts
     outbox.close_preview(tx, run_id)
-    return [{**parts[0], "edit": message, "preview": True}, *parts[1:]]
+    return [{**parts[0], **outbox.in_place_of(preview), "preview": True}, *parts[1:]]
 
 
 def give_up(tx: Tx, harness: Harness, session_id: str, but_run: str = "") -> list[dict[str, Any]]:
@@ -97,7 +112,7 @@ def give_up(tx: Tx, harness: Harness, session_id: str, but_run: str = "") -> lis
             continue
         outbox.close_preview(tx, row.run_id)
         text = say(GIVEN_UP, outbox.language_of(tx, session_id))
-        part = {**harness.channels[row.channel].parts(text)[0], "edit": row.receipt["messageId"]}
+        part = {**harness.channels[row.channel].parts(text)[0], **outbox.in_place_of(row), "only_instead": True}
         outbox.put(
             tx,
             f"{row.run_id}/given-up",

@@ -85,6 +85,41 @@ async def test_a_step_that_runs_again_goes_on_in_the_same_message(house: House) 
     assert house.channel.previews == [(None, "one"), ("m1", "one again")]
 
 
+# A preview that came about just before the process died has no receipt: what follows looks for it by its mark.
+async def test_a_preview_that_may_have_come_about_is_left_to_be_found(house: House) -> None:
+    house.channel.finds_previews = True
+    flow = await begin(house)
+    await grow(house, flow, "one")  # the platform says nothing, or nobody is left to hear it
+    assert house.channel.marks == [f"{RUN}/preview/0"] and rows(house) == [(f"{RUN}/preview/0", "begun", None)]
+    await grow(house, flow, "one", "one two")
+    assert len(house.channel.previews) == 1, "the next life begins no second one"
+    thought = await think(house.harness, flow, ask())
+    await finish(house.harness, flow, {"key": "finish#1", "head": thought["head"], "text": "", "state": "finished"})
+    preview, reply = house.rows(deliveries.select().order_by(deliveries.c.id))
+    since = house.clock.now().isoformat()
+    assert reply.part["instead"] == {"mark": f"{RUN}/preview/0", "since": since} and preview.state == "replaced"
+
+
+async def test_the_row_is_there_before_the_preview(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(destination: Destination, text: str, shown: str | None, mark: str = "") -> str | None:
+        assert rows(house) == [(mark, "begun", None)]
+        return "m1"
+
+    house.channel.finds_previews = True
+    monkeypatch.setattr(house.channel, "preview", look)
+    await grow(house, await begin(house), "one")
+    assert [state for _, state, _ in rows(house)] == ["shown"]
+
+
+async def test_one_that_may_have_come_about_says_that_it_was_given_up_if_it_did(house: House) -> None:
+    house.channel.finds_previews = True
+    await grow(house, await begin(house), "half an ans")
+    await begin(house, "newer", "k2", run_id(2))
+    _, given_up = house.rows(deliveries.select().order_by(deliveries.c.id))
+    assert given_up.key == f"{RUN}/given-up/0" and given_up.part["only_instead"] is True
+    assert given_up.part["instead"]["mark"] == f"{RUN}/preview/0"
+
+
 async def test_in_a_group_less_is_shown(house: House) -> None:
     house.channel.preview_id = "m1"
     flow = await begin(house, destination=Destination(chat_id="-7"))

@@ -214,6 +214,29 @@ async def test_an_answer_whose_preview_was_deleted_stands_by_itself(slack, chann
     assert isinstance(await channel.send(THREAD, PART | edit), Refused), "a prompt that is gone needs no closing line"
 
 
+# Half an answer beside the whole one: a preview whose id nobody came to know is looked for by its mark.
+async def test_the_answer_takes_the_place_of_a_preview_that_only_slack_knows(slack, channel):
+    mark = "RUN/preview/0"
+    part = PART | {"preview": True, "instead": {"mark": mark, "since": SINCE}}
+    await channel.preview(THREAD, "half an ans", None, mark)
+    slack.script({"method": "conversations.replies", "kind": "rate_limit", "retry_after": 9})
+    assert await channel.send(THREAD, part) == Later(9.0, "Slack says ratelimited.")
+    slack.script({"method": "chat.update", "kind": "drop_after"})
+    assert isinstance(await channel.send(THREAD, part), Unknown)
+    late = part | {"since": "2035-01-01T10:00:00+00:00"}
+    assert isinstance(await channel.find(THREAD, late), Sent), "it has the mark of the answer now, and the old place"
+    assert [message["text"] for message in slack.said("C1")] == [PART["text"]]
+
+
+async def test_where_there_is_no_preview_the_answer_stands_by_itself_and_a_word_about_it_nowhere(slack, channel):
+    instead = {"instead": {"mark": "RUN/preview/0", "since": SINCE}}
+    assert await channel.send(THREAD, PART | instead | {"only_instead": True}) == Sent({"absent": True})
+    assert slack.said() == []
+    assert isinstance(await channel.send(THREAD, PART | instead | {"preview": True}), Sent)
+    (message,) = slack.said("C1")
+    assert message["metadata"]["event_payload"] == {"key": PART["key"]}
+
+
 async def test_a_file_goes_through_the_current_upload(slack, channel, tmp_path: Path):
     (tmp_path / "a.txt").write_text("content")
     part = {"file": "a.txt", "name": "report.txt", "caption": "Here & there", "key": "K", "since": SINCE}
