@@ -80,6 +80,9 @@ def test_moments() -> None:
         # a time that the spring gap skips comes at the end of the gap, one that autumn repeats comes once
         ("TZ=Europe/Paris 30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
         ("TZ=Europe/Paris 30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
+        ("0 0 29 2 *", "2026-11-30T00:00:00Z", "2028-02-29T00:00:00Z"),
+        ("0 0 29 2 *", "2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z"),
+        ("TZ=Europe/Paris 0 0 29 2 *", "2026-11-30T00:00:00Z", "2028-02-28T23:00:00Z"),
     ],
 )
 def test_cron(expression: str, after: str, expected: str) -> None:
@@ -95,6 +98,60 @@ def test_cron(expression: str, after: str, expected: str) -> None:
 )
 def test_bad_crons_name_the_reason(expression: str) -> None:
     with pytest.raises(BadCron, match="Cron '"):
+        Cron.parse(expression)
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        ("13 * *", [13]),
+        ("* * 5", [2, 9, 16, 23, 30]),
+        ("13 * 5", [2, 9, 13, 16, 23, 30]),
+        ("? * 5", [2, 9, 16, 23, 30]),
+        ("13 * ?", [13]),
+        ("*/1 * 5", [2, 9, 16, 23, 30]),
+        ("2,* * 5", [2, 9, 16, 23, 30]),
+        # every tenth day is not every day: one of the two is enough
+        ("*/10 * 5", [1, 2, 9, 11, 16, 21, 23, 30, 31]),
+        ("13 * */3", [3, 4, 7, 10, 11, 13, 14, 17, 18, 21, 24, 25, 28, 31]),
+        ("20/5 * *", [20, 25, 30]),
+        ("* * 5/1", [2, 3, 9, 10, 16, 17, 23, 24, 30, 31]),
+        ("* * 1/3", [1, 5, 8, 12, 15, 19, 22, 26, 29]),
+        ("* * mon-wed/2,SUN", [4, 5, 7, 11, 12, 14, 18, 19, 21, 25, 26, 28]),
+        ("* * sat/1", [3, 10, 17, 24, 31]),
+        ("30-31 * *", [30, 31]),
+    ],
+)
+def test_days_of_the_month_and_of_the_week(days: str, expected: list[int]) -> None:
+    """In January 2026, whose first day is a Thursday."""
+    cron, instant, found = Cron.parse(f"0 0 {days}"), ms("2025-12-31T12:00:00Z"), list[int]()
+    while (instant := cron.next_ms(instant) or 0) < ms("2026-02-01T00:00:00Z"):
+        found.append(from_ms(instant).day)
+
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("TZ=Mars/Base * * * * *", "time zone 'Mars/Base', which does not exist"),
+        ("TZ= * * * * *", "time zone '', which does not exist"),
+        ("TZ=America * * * * *", "time zone 'America', which does not exist"),
+        ("0 0 L * *", "'L' is no day"),
+        ("0 0 * * 5L", "'5L' is no day"),
+        ("0 0 * * 1#2", "'1#2' is no day"),
+        ("0 0 1,,2 * *", "'' is no day"),
+        ("0 0 30 2 *", "day-of-month"),
+        ("0 0 32 * *", "'32' is not within the days 1 to 31"),
+        ("0 0 *,0 * *", "'0' is not within the days 1 to 31"),
+        ("0 0 mon * *", "'mon' is no day"),
+        ("0 0 * * 5-3", "'5-3' is not within the days 0 to 6"),
+        ("0 0 * * 7", "'7' is not within the days 0 to 6"),
+        ("0 0 */0 * *", "'\\*/0' is not within"),
+    ],
+)
+def test_what_is_wrong_with_a_cron_is_named(expression: str, reason: str) -> None:
+    with pytest.raises(BadCron, match=reason):
         Cron.parse(expression)
 
 

@@ -29,7 +29,8 @@ class Send:
 class Scenario:
     """`name` is the recording's; one without recording says what is `sent`.
 
-    `ends`: how the runs of these events end. `after_s`: what passes on a manual clock after the last event.
+    `ends`: how the runs of these events end. `after_s`: what passes on a manual clock after the last event; generous
+    where functions sleep, because the SDK reckons from the real time.
     `within_s`: in real time the ends are there by then; a server may keep answers for 15 s.
     `slow`: waits for half a minute or more, so that in real time it is played only against `ENGINE_URL`.
     `play`: what else is done to a server behind an address; returns what can be compared, as JSON.

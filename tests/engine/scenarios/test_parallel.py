@@ -6,7 +6,7 @@ from tests.engine.lab import Lab
 from tests.engine.scenarios import inside
 from tests.engine.scenarios.scenario import Scenario
 
-SCENARIO = Scenario("parallel", [["Completed", [["a", "b", None], "c"]]], after_s=2)
+SCENARIO = Scenario("parallel", [["Completed", [["a", "b", None], "c"]]], after_s=10)
 
 
 async def test_inside_this_process(lab: Lab) -> None:

@@ -7,7 +7,7 @@ from tests.engine.scenarios import inside
 from tests.engine.scenarios.lossy import are_over, singleton_lossy
 from tests.engine.scenarios.scenario import Scenario
 
-SCENARIO = Scenario("single-cancel", [["Cancelled", {}], ["Completed", "other"], ["Completed", "second"]], after_s=5)
+SCENARIO = Scenario("single-cancel", [["Cancelled", {}], ["Completed", "other"], ["Completed", "second"]], after_s=10)
 
 
 async def test_inside_this_process(lab: Lab) -> None:

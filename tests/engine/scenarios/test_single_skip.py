@@ -9,7 +9,7 @@ from tests.engine.scenarios.scenario import Scenario, Send
 SCENARIO = Scenario(
     "single-skip",
     [["Completed", "first"], ["Completed", "other"]],
-    after_s=3,
+    after_s=10,
     sent=(
         Send(0, {"name": "rec/single-skip", "data": {"sessionKey": "s1", "m": "first"}}),
         Send(1, {"name": "rec/single-skip", "data": {"sessionKey": "s1", "m": "second"}}),

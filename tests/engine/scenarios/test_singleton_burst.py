@@ -22,7 +22,7 @@ async def play(server: Address) -> Any:
 SCENARIO = Scenario(
     "singleton-burst",
     [["Cancelled", {}]] * 4 + [["Completed", 4]],
-    after_s=3,
+    after_s=10,
     sent=tuple(
         Send(0, {"name": "rec/single-cancel", "data": {"sessionKey": "burst", "m": number}}) for number in range(5)
     ),
