@@ -87,6 +87,7 @@ class EmbeddedLink:
         inngest.fast_api.serve(routes, caller, functions, serve_path=CALL_PATH)
         inngest.fast_api.serve(routes, syncer, functions, serve_path=SYNC_PATH)
         self._private = _handlers_of(routes)
+        self.engine.api.add_exception_handler(404, app.exception_handlers[404])
         app.mount("/", self.engine.api)
 
     async def start(self) -> None:

@@ -44,7 +44,7 @@ from app.platforms import Platform, channels_of, listen, names, open_platforms
 from app.sessions import calls
 from app.speech import speech_of
 from app.web.api import LOOPBACK, Guard, api_router, explain_errors
-from app.web.dashboard import dashboard_router
+from app.web.dashboard import add_dashboard
 from app.web.deliveries import deliveries_router
 from app.web.feed import wait_for_answer
 from app.web.goals import goals_router
@@ -272,9 +272,7 @@ def _web(harness: Harness, engine: EngineLink, ways: list[WayIn]) -> FastAPI:
     app.include_router(people_router(harness, engine.runs))
     app.include_router(deliveries_router(harness))
     app.include_router(goals_router(harness))
-    app.include_router(
-        dashboard_router(harness, engine.desk, elsewhere=engine.elsewhere, loopback=settings.host in LOOPBACK)
-    )
+    add_dashboard(app, harness, engine.desk, elsewhere=engine.elsewhere, loopback=settings.host in LOOPBACK)
     return app
 
 

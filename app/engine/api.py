@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.engine import own_api, rest
@@ -32,6 +32,20 @@ from app.engine.store import Store
 
 log = logging.getLogger("moab.engine")
 MAX_BODY_BYTES = 8_000_000
+_NO_APP = "No app is registered yet: start one with INNGEST_DEV set to this address, or name it with --sdk-url."
+_ABOUT = """\
+Moab's engine, alone, in the place of an Inngest Dev Server.
+
+{known}
+
+What there is to see (docs/engine.md has the rest):
+  GET  /dev                  functions
+  GET  /v1/runs              runs, newest first; ?status= &function= &text= &since= &limit=
+  GET  /v1/runs/<id>/trace   one run: its event, its steps, its failed attempts
+  GET  /v1/events            events
+  POST /e/<any key>          send events: {{"name": "...", "data": {{}}}}
+There is no dashboard here: that is a part of the agent's own service (moab serve).
+"""
 
 
 class Server(own_api.Server, Protocol):
@@ -58,6 +72,7 @@ class Api:
         self._access = access
         guarded = self._guarded
         self.app = Starlette(
+            exception_handlers={404: _no_route},
             routes=[
                 Route("/health", self._health, methods=["GET"]),
                 Route("/dev", self._dev if access.dev else guarded(self._dev), methods=["GET"]),
@@ -74,7 +89,8 @@ class Api:
                 Route("/v0/runs/{id}/actions", guarded(self._actions), methods=["GET"]),
                 Route("/v0/runs/{id}/batch", guarded(self._batch), methods=["GET"]),
                 *own_api.routes(server, guarded),
-            ]
+                *([Route("/", self._about, methods=["GET"])] if access.dev else []),
+            ],
         )
 
     def _guarded(self, handler: Handler) -> Handler:
@@ -89,6 +105,13 @@ class Api:
                 return _error(_status(error), str(error))
 
         return guarded
+
+    async def _about(self, request: Request) -> Response:
+        """For whoever opens a development server's address in a browser."""
+        functions = self._server.registry.active()
+        apps = sorted({function.app for function in functions})
+        known = f"{len(functions)} functions of {', '.join(apps)} are registered." if apps else _NO_APP
+        return PlainTextResponse(_ABOUT.format(known=known))
 
     async def _health(self, request: Request) -> Response:
         if self._server.healthy:
@@ -168,6 +191,10 @@ class Api:
 
     def _data(self, data: Any, *, cached_ms: int | None = 3_000) -> Response:
         return JSONResponse({"data": data, "metadata": rest.metadata(self._server.now_ms(), cached_ms)})
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    return _error(404, f"There is no route {request.url.path[:200]} for {request.method}.")
 
 
 def _caller(request: Request) -> Caller:

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from app.engine.clock import from_ms
-from app.engine.errors import UnknownEvent, UnknownRun
+from app.engine.errors import BadRequest, UnknownEvent, UnknownRun
 from app.engine.functions import Function
 from app.engine.gateway import INFERENCE, without_secrets
+from app.engine.model import STATUSES
 from app.engine.store import Store
 
 _RUN_COLUMNS = (
@@ -139,7 +140,9 @@ async def runs(
 ) -> list[RunRow]:  # fmt: skip
     """The newest runs first. `event_id` is an event's internal id; `before` a run id to page from; `since_ms` and
     `until_ms` bound their creation; `text` is looked for in their events, letter case aside. Without `timed`, runs
-    that a schedule started and that went well are left out."""
+    that a schedule started and that went well are left out. Raises BadRequest for a status that does not exist."""
+    if status is not None and status not in STATUSES:
+        raise BadRequest(f"There is no status '{status}': accepted are {', '.join(STATUSES)}.")
     conditions, values = ["1"], list[object]()
     for condition, value in (
         ("status = ?", status), ("function = ?", function), ("runs.id < ?", before), ("created_at >= ?", since_ms),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 DISCOVERY: Final = "step"
 SCHEDULED, RUNNING = "Scheduled", "Running"
 COMPLETED, FAILED, CANCELLED = "Completed", "Failed", "Cancelled"
+#: What a run can be, in the order of its life.
+STATUSES: Final = (SCHEDULED, RUNNING, COMPLETED, FAILED, CANCELLED)
 OPEN: Final = "Open"
 #: Events of the engine about its own runs; what they start emits none itself.
 LIFECYCLE_EVENTS: Final = frozenset(

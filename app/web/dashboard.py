@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 
 from app.agent.harness import APP_ID, Harness
@@ -12,7 +12,7 @@ from app.web.access import OTHER_ORIGIN, Access
 from app.web.actions import Actions, events_page
 from app.web.approval_pages import ApprovalPages
 from app.web.desk import Desk
-from app.web.door import Login, guarded_route, leave
+from app.web.door import Login, guarded_route, leave, missing_page
 from app.web.live import Live
 from app.web.pages import Pages
 from app.web.run_view import run_view
@@ -21,8 +21,11 @@ ROWS = 50
 STATUSES = ("Scheduled", "Running", "Completed", "Failed", "Cancelled")
 
 
-def dashboard_router(harness: Harness, desk: Desk | None, *, elsewhere: str, loopback: bool) -> APIRouter:
-    """All routes of the dashboard. Without a `desk` the runs are kept `elsewhere` (an address or a name)."""
+def add_dashboard(app: FastAPI, harness: Harness, desk: Desk | None, *, elsewhere: str, loopback: bool) -> None:
+    """All routes of the dashboard, and what the service answers where nothing is.
+
+    Without a `desk` the runs are kept `elsewhere` (an address or a name).
+    """
     settings, clock = harness.settings, harness.clock
     access = Access(settings.api_token.get_secret_value() if settings.api_token else None, loopback)
     pages = Pages(access, clock, zone=settings.timezone, name=settings.agent_name, secrets=settings.secrets())
@@ -52,7 +55,8 @@ def dashboard_router(harness: Harness, desk: Desk | None, *, elsewhere: str, loo
     for path, act in Actions(harness, desk, pages).routes():
         inside.add_api_route(path, act, methods=["POST"], response_model=None)
     router.include_router(inside)
-    return router
+    app.include_router(router)
+    app.add_exception_handler(404, missing_page(access, pages, clock))
 
 
 class Shows:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 
 from app.clock import Clock
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
@@ -22,7 +22,11 @@ LIVE = "/live"
 STATUS: dict[type[MoabError], int] = {NotFound: 404, BadInput: 400, ServiceUnavailable: 503}
 SORRY = "Something went wrong inside; the log says what."
 
+LONGEST_PATH = 200
+"""How much of an address is repeated to who asked for it."""
+
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Missing = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 
 
 def guarded_route(access: Access, pages: Pages, clock: Clock) -> type[APIRoute]:
@@ -53,6 +57,21 @@ def guarded_route(access: Access, pages: Pages, clock: Clock) -> type[APIRoute]:
             return handle
 
     return GuardedRoute
+
+
+def missing_page(access: Access, pages: Pages, clock: Clock) -> Missing:
+    """What is answered where nothing is: a page to a browser that may look, a sentence to a program."""
+
+    async def answer(request: Request, _error: Exception) -> Response:
+        text = f"There is nothing at {request.url.path[:LONGEST_PATH]}."
+        if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+            return JSONResponse({"error": text}, 404)
+        refusal = access.refusal(request, clock.now())
+        if refusal is not None:
+            return _turned_away(request, access, pages, refusal)
+        return _problem(request, pages, 404, text)
+
+    return answer
 
 
 def _turned_away(request: Request, access: Access, pages: Pages, refusal: str) -> Response:

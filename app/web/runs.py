@@ -7,6 +7,7 @@ from typing import Any, cast
 from app.engine.engine import Engine
 from app.engine.errors import (
     BadEvent,
+    BadRequest,
     EngineError,
     EngineStopped,
     StoreFailed,
@@ -31,7 +32,7 @@ NOT_SHOWN = {"id", "name", "triggers", "steps"}
 
 TRANSLATED: tuple[tuple[tuple[type[EngineError], ...], type[MoabError]], ...] = (
     ((UnknownRun, UnknownStep, UnknownEvent, UnknownFunction), NotFound),
-    ((BadEvent,), BadInput),
+    ((BadEvent, BadRequest), BadInput),
     ((EngineStopped, StoreFailed), ServiceUnavailable),
 )
 

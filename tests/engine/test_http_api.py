@@ -106,6 +106,15 @@ async def test_health_is_open(lab: Lab) -> None:
         assert (await client.post(f"/e/{EVENT_KEY}", json={"name": "x"})).status_code == 503
 
 
+async def test_what_is_no_route_is_named(lab: Lab) -> None:
+    async with lab.http() as client:
+        answer = await client.get("/v1/nothing")
+        root = await client.get("/")
+
+    assert answer.status_code == root.status_code == 404
+    assert answer.json()["error"] == "There is no route /v1/nothing for GET."
+
+
 async def test_a_run_that_is_not_there_cannot_be_cancelled(lab: Lab) -> None:
     async with lab.http() as client:
         unknown = await client.delete("/v1/runs/01ARZ3NDEKTSV4RRFFQ69G5FAV")

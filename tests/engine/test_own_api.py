@@ -89,10 +89,22 @@ async def test_every_route_needs_the_signing_key(lab: Lab, method: str, path: st
         assert (await client.request(method, path)).status_code == 401
 
 
-@pytest.mark.parametrize("query", [{"limit": "0"}, {"limit": "x"}, {"since": "yesterday"}])
-async def test_questions_that_make_no_sense(lab: Lab, query: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("query", "accepted"),
+    [
+        ({"limit": "0"}, "a number from 1 to 1000"),
+        ({"limit": "x"}, "a number from 1 to 1000"),
+        ({"since": "yesterday"}, "a moment such as"),
+        ({"status": "bogus"}, "no status 'bogus': accepted are Scheduled, Running, Completed, Failed, Cancelled."),
+        ({"status": ""}, "no status ''"),
+    ],
+)
+async def test_questions_that_make_no_sense(lab: Lab, query: dict[str, str], accepted: str) -> None:
     async with lab.http() as client:
-        assert (await client.get("/v1/runs", params=query)).status_code == 400
+        answer = await client.get("/v1/runs", params=query)
+
+    assert answer.status_code == 400
+    assert accepted in answer.json()["error"]
 
 
 async def test_bulk_cancellation(lab: Lab) -> None:

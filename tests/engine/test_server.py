@@ -6,14 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import inngest
 import pytest
 
+from app.clock import ManualClock
 from app.engine.access import Access, Caller
+from app.engine.engine import Engine
+from tests.engine.lab import running
 from tests.engine.processes import ROOT, environment, free_port, process
+from tests.engine.sample_functions import build
 
 
 async def _eventually(ask: Callable[[], Any], log: Path) -> Any:
@@ -68,7 +74,7 @@ async def test_a_third_partys_program_runs_unchanged(tmp_path: Path) -> None:
         httpx.AsyncClient(base_url=url, timeout=10) as http,
     ):
         shop = Shop(http, log)
-        async with process(*engine, env=environment(), log=log) as running:
+        async with process(*engine, env=environment(), log=log) as alone:
             assert await shop.functions() == ["shop-count-sales", "shop-handle-order", "shop-make-invoice"]
             orders = [await shop.send("shop/order.placed", order=f"o-{n}", items=[n, 3]) for n in (1, 2)]
 
@@ -79,9 +85,9 @@ async def test_a_third_partys_program_runs_unchanged(tmp_path: Path) -> None:
                            for run in details)  # fmt: skip
 
             await _eventually(waits, log)
-            running.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(running.wait, 20) == 0
-        async with process(*engine, env=environment(), log=log) as running:
+            alone.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(alone.wait, 20) == 0
+        async with process(*engine, env=environment(), log=log) as alone:
             await shop.functions()
             for number in (1, 2):
                 await shop.send("shop/order.paid", order=f"o-{number}")
@@ -89,9 +95,24 @@ async def test_a_third_partys_program_runs_unchanged(tmp_path: Path) -> None:
             assert await shop.output(orders[0]) == {"order": "o-1", "state": "sold", "invoice": "invoice for o-1: 40"}
             assert await shop.output(orders[1]) == {"order": "o-2", "state": "sold", "invoice": "invoice for o-2: 50"}
             assert await shop.output_of("shop-count-sales") == ["o-1", "o-2"]
-            running.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(running.wait, 20) == 0
+            alone.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(alone.wait, 20) == 0
     assert "Traceback" not in log.read_text()
+
+
+async def test_its_address_says_what_it_is(tmp_path: Path) -> None:
+    engine = Engine(tmp_path / "empty.db", ManualClock(datetime.now(UTC)), "key", dev=True)
+    await engine.start()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(engine.api), base_url="http://engine.test") as http:
+        empty = await http.get("/")
+    await engine.stop(0)
+    async with running(tmp_path / "engine.db", build, dev=True) as lab, lab.http(None) as http:
+        known = await http.get("/")
+
+    assert empty.status_code == known.status_code == 200
+    assert "in the place of an Inngest Dev Server" in empty.text and "No app is registered yet" in empty.text
+    assert f"{len(build(inngest.Inngest(app_id='rec'))) + 1} functions of rec are registered" in known.text
+    assert "/v1/runs/<id>/trace" in known.text and '{"name": "...", "data": {}}' in known.text
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.errors import BadInput, NotFound
-from app.web.dashboard import dashboard_router
+from app.web.dashboard import add_dashboard
 from tests.unit.house import House
 
 HERE = "http://127.0.0.1:8787"
@@ -101,7 +101,7 @@ async def browser(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the dashboard that keeps cookies and follows nothing by itself."""
     app = FastAPI(openapi_url=None)
-    app.include_router(dashboard_router(house.harness, desk, elsewhere=elsewhere, loopback=loopback))
+    add_dashboard(app, house.harness, desk, elsewhere=elsewhere, loopback=loopback)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=url) as http:
         yield http
 

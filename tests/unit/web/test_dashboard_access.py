@@ -51,6 +51,14 @@ async def test_with_a_token_set_a_stranger_is_led_to_the_login(house: House, pat
         assert (await http.get(path, headers={"x-fragment": "1"})).status_code == 401
 
 
+async def test_a_stranger_does_not_learn_which_pages_there_are(house: House) -> None:
+    async with browser(with_token(house), FakeDesk()) as http:
+        answer = await http.get("/nothing", headers={"accept": "text/html"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=%2Fnothing")
+        await log_in(http)
+        assert (await http.get("/nothing", headers={"accept": "text/html"})).status_code == 404
+
+
 @pytest.mark.parametrize("path", ACTIONS)
 async def test_no_action_without_the_token(house: House, path: str) -> None:
     desk = FakeDesk()

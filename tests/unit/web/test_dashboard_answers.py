@@ -7,10 +7,12 @@ import pytest
 
 from app.agent.flow import Flow
 from app.db import Tx
+from app.engine.model import STATUSES as ENGINE_STATUSES
 from app.errors import ServiceUnavailable
 from app.sessions import calls, transcript
 from app.sessions.transcript import NewCall
-from app.web.pages import STATIC
+from app.web.dashboard import STATUSES
+from app.web.pages import CONTENT_POLICY, STATIC
 from tests.unit.house import House, begin
 from tests.unit.web.dashboard_desk import HERE, FakeDesk, browser, form_token, run_row, step_row
 
@@ -67,6 +69,30 @@ async def test_what_is_not_there_is_a_page_that_says_so(house: House) -> None:
             assert "Not found" in answer.text
         fragment = await http.get("/runs/none", headers={"x-fragment": "1"})
         assert (fragment.status_code, "<html" in fragment.text) == (404, False)
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/runs/a/b/c", "/static", "/<script>alert(1)</script>"])
+async def test_an_address_where_nothing_is_has_a_page_for_browsers(house: House, path: str) -> None:
+    async with browser(house, FakeDesk()) as http:
+        page = await http.get(path, headers={"accept": "text/html,*/*;q=0.8"})
+        program = await http.get(path, headers={"accept": "*/*"})
+        posted = await http.post(path, headers={"accept": "text/html"})
+
+    assert page.status_code == program.status_code == posted.status_code == 404
+    assert "Not found" in page.text and "There is nothing at /" in page.text and "<script>" not in page.text
+    assert page.headers["content-security-policy"] == CONTENT_POLICY
+    assert program.json() == posted.json() == {"error": f"There is nothing at {path}."}
+
+
+async def test_an_address_where_nothing_is_tells_a_stranger_nothing(house: House) -> None:
+    async with browser(house, FakeDesk(), loopback=False) as http:
+        answer = await http.get("/nothing", headers={"accept": "text/html"})
+
+    assert answer.status_code == 403
+
+
+def test_the_statuses_to_filter_by_are_the_engines() -> None:
+    assert STATUSES == ENGINE_STATUSES
 
 
 async def test_an_error_inside_tells_nothing_of_itself(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,13 @@ async def test_the_other_routes_are_where_they_were(home: Path) -> None:
         assert (await served.http.post("/e/wrong", json={"name": "a"})).status_code == 401
         assert (await served.http.put("/fn/register", json={})).status_code >= 400
         assert (await served.http.get("/api/runs")).status_code == 200
-        assert (await served.http.get("/nothing")).status_code == 404
+        assert (await served.http.get("/nothing")).json() == {"error": "There is nothing at /nothing."}
+        page = await served.http.get("/nothing", headers={"accept": "text/html"})
+        assert (page.status_code, "Not found" in page.text) == (404, True)
+        assert (await served.http.get("/api/runs?status=bogus")).status_code == 400
+        page = await served.http.get("/?status=bogus")
+        assert page.status_code == 400
+        assert "accepted are Scheduled, Running, Completed, Failed, Cancelled" in page.text
 
 
 def test_answers_do_not_wait_for_more_to_send(home: Path) -> None:
