@@ -14,14 +14,14 @@ from app.agent.people.failed_command import tell_failed_command
 from app.agent.people.preview import give_up
 from app.channels import outbox
 from app.db import Tx
-from app.sentences import FAILED, MAY_BE_DONE, NOTHING_DONE, TRY_AGAIN, WAS_DONE, counted, say
+from app.sentences import FAILED, MAY_BE_DONE, NOTHING_DONE, TRY_AGAIN, WAS_DONE, Sentence, counted, say
 from app.sessions import calls, deposit, session, turns
 from app.sessions.calls import CallState
 from app.sessions.turns import Outcome
 
 log = logging.getLogger("moab.agent")
 
-STEP_FAILED = "it failed inside the service"
+STEP_FAILED = Sentence("it failed inside the service")
 
 TASK_FAILED = "The task failed inside the service and came to no answer."
 

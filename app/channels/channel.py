@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from app.config import Settings
 from app.events import Attachment, Destination
+from app.sentences import Sentence
 
 Part = Mapping[str, Any]
 """One message as the platform takes it, as small JSON; made by `Channel.parts`, stored in the delivery row.
@@ -53,6 +54,9 @@ class Unknown:
 
     reason: str
 
+
+TOO_LARGE = Sentence("The file is larger than {limit} bytes.")
+"""Why a file that was to be fetched is refused."""
 
 SendResult = Sent | Later | Refused | Unknown
 

@@ -14,8 +14,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import httpx
 
-from app.channels.channel import Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
+from app.channels.channel import TOO_LARGE, Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
 from app.channels.slack_api import BLOCK_FAULTS, READ_S, UPLOAD_S, Answer, Said, SlackApi, result_of, unheard
+from app.channels.slack_commands import as_typed
 from app.channels.slack_format import blocks_of, notice, render
 from app.channels.slack_mrkdwn import escaped
 from app.channels.slack_setup import set_up
@@ -24,6 +25,7 @@ from app.channels.workspace_file import CannotBeSent, Opened, open_part
 from app.config import Settings
 from app.errors import ConfigError
 from app.events import Attachment, Destination
+from app.sentences import Sentence
 
 __all__ = ["SlackChannel", "channels", "set_up"]
 
@@ -38,6 +40,8 @@ QUICK_S, QUIET_S = 5.0, 5.0
 NAME_S = 1.0
 MAX_NAMES = 2_000
 PAGE, MAX_PAGES = 100, 10
+NOT_GIVEN = Sentence("Slack does not give the file (status {status}).")
+NOT_WHOLE = Sentence("The file did not come whole ({error}).")
 SKEW = timedelta(minutes=5)
 """How far Slack's clock and ours may lie apart."""
 
@@ -83,7 +87,7 @@ class SlackChannel:
         return "slack"
 
     def parts(self, markdown: str) -> list[Part]:
-        return render(markdown)
+        return render(as_typed(markdown))
 
     async def send(self, destination: Destination, part: Part) -> SendResult:
         """One attempt. Where Slack does not take the blocks, the same message is asked for once more in its plain form.
@@ -262,9 +266,9 @@ class SlackChannel:
         about = said.body.get("file") or {}
         url = str(about.get("url_private_download") or about.get("url_private") or "")
         if not said.ok or not url:
-            return Refused(said.reason if not said.ok else "Slack gives no address for the file.")
+            return Refused(said.reason if not said.ok else Sentence("Slack gives no address for the file."))
         if not self._is_slacks(url):
-            return Refused("The file does not lie at Slack.")
+            return Refused(Sentence("The file does not lie at Slack."))
         return await self._download(url, to, limit_bytes)
 
     def _is_slacks(self, url: str) -> bool:
@@ -288,21 +292,27 @@ class SlackChannel:
                         answer = Answer(response.status_code, {}, response.headers)
                         return Later(answer.wait_s, answer.reason)
                     if response.status_code != httpx.codes.OK:  # such as a page to log in at, without files:read
-                        return Refused(f"Slack does not give the file (status {response.status_code}).")
+                        return Refused(NOT_GIVEN.format(status=response.status_code))
                     async for chunk in response.aiter_bytes(CHUNK_BYTES):
                         size += len(chunk)
                         if size > limit_bytes:
-                            return Refused(f"The file is larger than {limit_bytes} bytes.")
+                            return Refused(TOO_LARGE.format(limit=limit_bytes))
                         await asyncio.to_thread(file.write, chunk)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            reason = self._api.safe(f"The file did not come whole ({type(error).__name__}).")
+            reason = self._api.safe(NOT_WHOLE.format(error=type(error).__name__))
             return Later(None, reason, timed_out=isinstance(error, httpx.TimeoutException))
         return Fetched(size)
 
     async def about(self, user_id: str) -> About:
         """What Slack tells of a person within a second; asked once."""
         if user_id not in self._known:
-            said = await self._api.call("users.info", NAME_S, user=user_id, include_locale=True)
+            try:
+                async with asyncio.timeout(
+                    NAME_S
+                ):  # also where Slack cannot be connected: somebody waits for an answer
+                    said = await self._api.call("users.info", user=user_id, include_locale=True)
+            except TimeoutError:
+                return About()
             if not (isinstance(said, Answer) and said.ok):
                 return About()
             user = said.body.get("user") or {}

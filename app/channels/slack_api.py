@@ -13,15 +13,21 @@ import httpx
 from app.channels.channel import Absent, Later, Refused, SendResult, Sent, Unknown
 from app.errors import ChannelError
 from app.events import wire_safe
+from app.sentences import Sentence
 
 CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 UPLOAD_S = 60.0
 
 NOT_HANDED_OVER = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.InvalidURL)
-BUSY = {"ratelimited", "rate_limited", "service_unavailable", "request_timeout", "team_added_to_org"}
+CROWDED = {"ratelimited", "rate_limited"}
+BUSY = {*CROWDED, "service_unavailable", "request_timeout", "team_added_to_org"}
 """Errors that a later try may not meet; nothing was done."""
 OF_THE_TOKEN = {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"}
 """Slack does not know the token: no fault of a part or a chat, and mended by who runs the service."""
+SAYS = Sentence("Slack says {error}.")
+STATUS = Sentence("Slack answered with status {status}.")
+AWAY = Sentence("Slack cannot be reached: {error}.")
+NO_ANSWER = Sentence("Slack was asked and did not answer: {error}.")
 DOUBTFUL = {"internal_error", "fatal_error"}
 """Of these Slack says that some of it may have been done."""
 BLOCK_FAULTS = {
@@ -39,7 +45,7 @@ class Answer:
         self.ok = status == httpx.codes.OK and body.get("ok") is True
         self.error = str(body.get("error") or "")
         needed = f" (needed: {body['needed']})" if body.get("needed") else ""
-        self.reason = f"Slack says {self.error}{needed}." if self.error else f"Slack answered with status {status}."
+        self.reason = SAYS.format(error=f"{self.error}{needed}") if self.error else STATUS.format(status=status)
 
     @property
     def wait_s(self) -> float | None:
@@ -49,6 +55,11 @@ class Answer:
     @property
     def is_busy(self) -> bool:
         return self.status == httpx.codes.TOO_MANY_REQUESTS or self.error in BUSY
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether Slack asks to wait because we say too much."""
+        return self.status == httpx.codes.TOO_MANY_REQUESTS or self.error in CROWDED
 
     @property
     def can_wait(self) -> bool:
@@ -71,7 +82,7 @@ def result_of(said: Said, receipt: Mapping[str, Any]) -> SendResult:
     if said.ok:
         return Sent(receipt)
     if said.can_wait:
-        return Later(said.wait_s, said.reason)
+        return Later(said.wait_s, said.reason, crowded=said.is_crowded)
     return Unknown(said.reason) if said.is_doubtful else Refused(said.reason)
 
 
@@ -117,9 +128,9 @@ class SlackApi:
                 verb, url, headers=self.authorization(token), timeout=self.patience(read_s), **body
             )
         except NOT_HANDED_OVER as error:
-            return Later(None, self.safe(f"Slack cannot be reached: {_named(error)}."))
+            return Later(None, self.safe(AWAY.format(error=_named(error))))
         except (httpx.HTTPError, OSError) as error:  # OSError: a file that cannot be read to its end
-            return Unknown(self.safe(f"Slack was asked and did not answer: {_named(error)}."))
+            return Unknown(self.safe(NO_ANSWER.format(error=_named(error))))
         return Answer(response.status_code, _json(response), response.headers)
 
     def authorization(self, token: str | None = None) -> dict[str, str]:

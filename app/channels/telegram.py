@@ -15,8 +15,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from app.channels.channel import Absent, Desk, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
-from app.channels.telegram_answer import Answer, is_about_kind, mended, result_of, result_of_edit
+from app.channels.channel import TOO_LARGE, Absent, Desk, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
+from app.channels.telegram_answer import STATUS, Answer, is_about_kind, mended, result_of, result_of_edit
 from app.channels.telegram_file import Upload, caption_of, open_upload
 from app.channels.telegram_format import render
 from app.channels.telegram_setup import set_up_bot
@@ -24,6 +24,7 @@ from app.channels.workspace_file import CannotBeSent
 from app.config import Settings
 from app.errors import ChannelError
 from app.events import Attachment, Destination, wire_safe
+from app.sentences import Sentence
 
 CONNECT_S, WRITE_S, READ_S, KEEP_ALIVE_S = 5.0, 10.0, 15.0, 60.0
 TYPING_S = 5.0
@@ -31,6 +32,10 @@ QUIET_S = 5.0
 CHUNK_BYTES = 2**20
 FILE_FOLDER = "file"
 """What stands before the path of a file, which the transport moves in front of the token."""
+NOT_GIVEN = Sentence("Telegram does not give the file: {reason}.")
+NOT_COME = Sentence("The file did not come: {error}.")
+AWAY = Sentence("Telegram cannot be reached: {error}.")
+NO_ANSWER = Sentence("Telegram was asked and did not answer: {error}.")
 UPLOAD_PATIENCE = 4
 """How many times longer than for a text Telegram may take to answer once it has the whole file."""
 
@@ -159,10 +164,14 @@ class TelegramChannel:
         if not answer.ok:
             asked = result_of(answer)
             if isinstance(asked, Refused):
-                return Refused(f"Telegram does not give the file: {answer.reason}.")
+                return Refused(NOT_GIVEN.format(reason=answer.reason))
             return asked if isinstance(asked, Later) else Later(None, answer.reason)
         path = str((answer.body.get("result") or {}).get("file_path") or "")
-        return await self._download(path, to, limit_bytes) if path else Refused("Telegram does not give the file.")
+        return (
+            await self._download(path, to, limit_bytes)
+            if path
+            else Refused(Sentence("Telegram does not give the file."))
+        )
 
     async def _download(self, path: str, to: Path, limit_bytes: int) -> Fetched | Later | Refused:
         """Source: core.telegram.org/bots/api, getFile: the file lies under /file/bot<token>/<file_path>."""
@@ -172,14 +181,14 @@ class TelegramChannel:
             with to.open("wb") as file:
                 async with self._client.stream("GET", f"{FILE_FOLDER}/{quote(path)}", timeout=timeout) as response:
                     if response.status_code != httpx.codes.OK:
-                        return Later(None, f"Telegram answered with status {response.status_code}.")
+                        return Later(None, STATUS.format(status=response.status_code))
                     async for chunk in response.aiter_bytes(CHUNK_BYTES):
                         size += len(chunk)
                         if size > limit_bytes:
-                            return Refused(f"The file is larger than {limit_bytes} bytes.")
+                            return Refused(TOO_LARGE.format(limit=limit_bytes))
                         await asyncio.to_thread(file.write, chunk)
         except (httpx.HTTPError, OSError) as error:
-            reason = self._safe(f"The file did not come: {_named(error)}.")
+            reason = self._safe(NOT_COME.format(error=_named(error)))
             return Later(None, reason, timed_out=isinstance(error, httpx.TimeoutException))
         return Fetched(size)
 
@@ -209,9 +218,9 @@ class TelegramChannel:
         try:
             response = await self._client.post(method, timeout=timeout, **body)
         except NOT_HANDED_OVER as error:
-            return Later(None, self._safe(f"Telegram cannot be reached: {_named(error)}."))
+            return Later(None, self._safe(AWAY.format(error=_named(error))))
         except (httpx.HTTPError, OSError) as error:  # OSError: a file that cannot be read to its end
-            return Unknown(self._safe(f"Telegram was asked and did not answer: {_named(error)}."))
+            return Unknown(self._safe(NO_ANSWER.format(error=_named(error))))
         return Answer(response.status_code, self._body(response))
 
     def _body(self, response: httpx.Response) -> Mapping[str, Any]:

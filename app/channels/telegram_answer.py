@@ -8,7 +8,9 @@ import httpx
 
 from app.channels.channel import Later, Refused, SendResult, Sent, Unknown
 from app.events import Destination
+from app.sentences import Sentence
 
+STATUS = Sentence("Telegram answered with status {status}.")
 OF_THE_BOT = (httpx.codes.UNAUTHORIZED, httpx.codes.NOT_FOUND)
 """Telegram does not know the token: no fault of a part or a chat, and mended by who runs the service."""
 GATEWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)
@@ -25,7 +27,7 @@ class Answer:
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         self.status, self.body = status, body
         self.ok = status == httpx.codes.OK and body.get("ok") is True
-        self.reason = str(body.get("description") or f"Telegram answered with status {status}.")
+        self.reason = str(body.get("description") or STATUS.format(status=status))
         parameters = body.get("parameters")
         self.parameters: Mapping[str, Any] = parameters if isinstance(parameters, dict) else {}
 

@@ -11,6 +11,7 @@ from filelock import FileLock
 
 from app.errors import BadInput, NotFound, OutsideWorkspace
 from app.files import write_atomic
+from app.sentences import Sentence
 from app.work.goals import Goal
 from app.work.placeholders import fill, names_in
 from app.work.standing import Product
@@ -18,6 +19,9 @@ from app.work.watcher import digest_of
 
 OWN = ".moab"
 DONE = "done"
+UNREADABLE = Sentence("{path}: it cannot be read ({why})")
+TOO_LARGE = Sentence("{path}: it is too large; accepted: text up to {limit} MB")
+NO_TEXT = Sentence("{path}: it is not text ({why})")
 MAX_TEXT_BYTES = 4_000_000
 
 
@@ -65,13 +69,13 @@ class Desk:
             with real.open("rb") as file:
                 data = file.read(MAX_TEXT_BYTES + 1)
         except OSError as error:
-            raise NotFound(f"{path}: it cannot be read ({error.strerror})") from error
+            raise NotFound(UNREADABLE.format(path=path, why=error.strerror)) from error
         if len(data) > MAX_TEXT_BYTES:
-            raise BadInput(f"{path}: it is too large; accepted: text up to {MAX_TEXT_BYTES // 1_000_000} MB")
+            raise BadInput(TOO_LARGE.format(path=path, limit=MAX_TEXT_BYTES // 1_000_000))
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise BadInput(f"{path}: it is not text ({error.reason})") from error
+            raise BadInput(NO_TEXT.format(path=path, why=error.reason)) from error
 
     def put(self, path: str, text: str) -> str:
         """Make `text` the content of a file of the workspace; its path as products name it."""

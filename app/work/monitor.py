@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from app.sentences import Sentence
 from app.work.projection import Block, Derived, Truth
 from app.work.supervision import Limits, Supervision
 
@@ -22,6 +23,12 @@ class Do(StrEnum):
     HEARTBEAT_DUE = "HEARTBEAT_DUE"
     OK = "OK"
 
+
+STALE = Sentence("No progress since {since} UTC.")
+LATE = Sentence("Step {step} was to get on by {at} UTC and did not.")
+BLOCKED = Sentence("{what} is blocked: {reason}.")
+BLOCKED_WITH = Sentence("{what} is blocked: {reason}. {summary}")
+THE_TASK = Sentence("The task")
 
 RETRY_FIRST = ("DOWNLOAD_TIMEOUT", "DOWNLOAD_INCOMPLETE", "TRANSIENT_NETWORK", "EXECUTION_ERROR", "EXTERNAL_WAIT")
 """Reasons of a block that are tried again before anybody is told."""
@@ -95,8 +102,8 @@ def _blocked(derived: Derived, watch: Supervision, _now: datetime) -> Action | N
         return None
     hopeless = [block for block in derived.blocks if not _may_retry(block, watch)]
     block = hopeless[0] if hopeless else derived.blocks[0]
-    where = block.subject or "The task"
-    reason = f"{where} is blocked: {block.reason}." + (f" {block.summary}" if block.summary else "")
+    form = BLOCKED_WITH if block.summary else BLOCKED
+    reason = form.format(what=block.subject or THE_TASK, reason=block.reason, summary=block.summary)
     if hopeless:
         return Action(Do.BLOCKED_ESCALATE, reason, subject=block.subject, tells=_untold(derived, watch))
     used = watch.retries.get(block.subject, 0)
@@ -112,11 +119,11 @@ def _may_retry(block: Block, watch: Supervision) -> bool:
 def _idle(derived: Derived, watch: Supervision, now: datetime) -> Action | None:
     step, at = min(derived.idle_at.items(), key=lambda one: one[::-1], default=("", now))
     if step and at <= now:
-        return _nudge(derived, watch, f"Step {step} was to get on by {at:%Y-%m-%d %H:%M} UTC and did not.", step)
+        return _nudge(derived, watch, LATE.format(step=step, at=f"{at:%Y-%m-%d %H:%M}"), step)
     limits, since = watch.limits, _since(derived, watch)
     waits = _waits_outside(derived)
     idle = now - since
-    reason = f"No progress since {since:%Y-%m-%d %H:%M} UTC."
+    reason = STALE.format(since=f"{since:%Y-%m-%d %H:%M}")
     if idle >= (limits.external if waits else limits.nudge):
         return _nudge(derived, watch, reason)
     if idle >= limits.stale and not waits:

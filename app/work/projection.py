@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.events import wire_safe
+from app.sentences import Sentence
 from app.work.observation import Branch, Kind, Observation, Status
 
 
@@ -236,30 +237,32 @@ def _current(states: Mapping[str, StepState]) -> str | None:
 def _contradictions(fold: _Fold, states: Mapping[str, StepState]) -> Iterable[str]:
     """What does not fit together in the end, whatever came first."""
     if fold.started_at is None:
-        yield "The task was never started."
+        yield Sentence("The task was never started.")
     for name in fold.steps:
         if fold.declared and name not in fold.declared:
-            yield f"Step {name} is not part of the workflow."
+            yield Sentence("Step {step} is not part of the workflow.").format(step=name)
     for pending in fold.outside.values():
         if pending.is_suspicious:
-            yield f"{pending.name} is said to be pending outside, without evidence."
+            yield Sentence("{job} is said to be pending outside, without evidence.").format(job=pending.name)
     if not fold.completed:
         return
     unfinished = [name for name, state in states.items() if state is not StepState.COMPLETED]
     if unfinished:
-        yield f"The task is completed, but not its steps: {', '.join(sorted(unfinished))}."
+        yield Sentence("The task is completed, but not its steps: {steps}.").format(steps=", ".join(sorted(unfinished)))
     if fold.outside:
-        yield f"The task is completed, but waits outside for {', '.join(sorted(fold.outside))}."
+        yield Sentence("The task is completed, but waits outside for {jobs}.").format(
+            jobs=", ".join(sorted(fold.outside))
+        )
     if any(block.step is None or states[block.step] is StepState.COMPLETED for block in fold.blocks):
-        yield "The task is completed and blocked."
+        yield Sentence("The task is completed and blocked.")
 
 
 def _started(fold: _Fold, seen: Observation) -> bool:
     if fold.started_at is not None:
-        fold.faults.add("The task was started twice.")
+        fold.faults.add(Sentence("The task was started twice."))
         return False
     if any(step.completed for step in fold.steps.values()) or fold.completed:
-        fold.faults.add("Something was completed before the task was started.")
+        fold.faults.add(Sentence("Something was completed before the task was started."))
     fold.started_at = seen.at
     fold.goal = str(seen.data.get("goal", ""))
     fold.declared = tuple(seen.data.get("steps", ()))
@@ -272,7 +275,7 @@ def _progress(fold: _Fold, seen: Observation) -> bool:
     if step.completed and step.begun:
         return False  # a report that was under way when the step was completed
     if step.completed:
-        fold.faults.add(f"Step {name} was completed before it started.")
+        fold.faults.add(Sentence("Step {step} was completed before it started.").format(step=name))
     step.begun = True
     step.progressed_at = seen.at
     step.idle_s = seen.data.get("idle_s", step.idle_s)
@@ -284,7 +287,7 @@ def _step_completed(fold: _Fold, seen: Observation) -> bool:
     name = seen.step or ""
     step = fold.step(name)
     if step.completed:
-        fold.faults.add(f"Step {name} was completed twice.")
+        fold.faults.add(Sentence("Step {step} was completed twice.").format(step=name))
     step.completed = True
     fold.unblock(name)
     return True
@@ -292,7 +295,7 @@ def _step_completed(fold: _Fold, seen: Observation) -> bool:
 
 def _task_completed(fold: _Fold, seen: Observation) -> bool:
     if fold.completed:
-        fold.faults.add("The task was completed twice.")
+        fold.faults.add(Sentence("The task was completed twice."))
     fold.completed = True
     fold.ended_at = seen.at
     return True

@@ -13,8 +13,10 @@ from fnmatch import translate
 from pathlib import Path
 
 from app.clock import milliseconds
+from app.sentences import Sentence
 from app.work.watching import Watch
 
+UNREADABLE = Sentence("the file cannot be read ({why})")
 SKEW = timedelta(minutes=1)
 """A time further ahead than this was written by a clock that is wrong, and says nothing."""
 
@@ -107,11 +109,11 @@ def take(entries: Sequence[Entry]) -> list[Found]:
 def look_into(entry: Entry) -> Found:
     """The file's digest. What is empty or cannot be read has one of its place and time instead, and a fault."""
     if entry.size == 0:
-        return Found(entry, _of_place(entry), "the file is empty")
+        return Found(entry, _of_place(entry), Sentence("the file is empty"))
     try:
         return Found(entry, digest_of(Path(entry.path)))
     except OSError as error:
-        return Found(entry, _of_place(entry), f"the file cannot be read ({error.strerror})")
+        return Found(entry, _of_place(entry), UNREADABLE.format(why=error.strerror))
 
 
 def digest_of(path: Path) -> str:

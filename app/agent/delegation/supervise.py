@@ -18,7 +18,7 @@ from app.clock import milliseconds
 from app.db import Tx
 from app.events import MessageReceived
 from app.failpoints import reach
-from app.sentences import Sentence, say
+from app.sentences import Sentence, retell, say
 from app.tables import messages, sessions
 from app.work import ledger, overview, supervision
 from app.work.monitor import Action, Do, decide, next_check
@@ -180,5 +180,7 @@ def _tell(
         log.warning("Task %s: %s Nobody can be told; `moab task show` shows it.", derived.task_id, action.reason)
         return []
     language = outbox.language_of(tx, place.session_id)
-    text = say(TOLD, language, goal=derived.goal, reason=action.reason, id=derived.task_id)
+    reasons = derived.inconsistencies if action.kind is Do.TRUTH_INCONSISTENT else (action.reason,)
+    reason = " ".join(retell(one, language) for one in reasons)
+    text = say(TOLD, language, goal=derived.goal, reason=reason, id=derived.task_id)
     return tell(tx, harness, f"tracked/{derived.task_id}/{milliseconds(now)}", place.session_id, place, text)

@@ -12,6 +12,7 @@ from app.agent.heartbeat.telling import tell
 from app.channels import outbox
 from app.db import Tx
 from app.ids import new_id
+from app.sentences import Sentence
 from app.sessions import deposit, session, turns
 from app.work import goals, ledger, tracking
 from app.work.goals import Claim, Goal
@@ -19,6 +20,7 @@ from app.work.life import Outcome, Priority, Try, is_complete, pause, taken_back
 from app.work.observation import Kind, Observation
 from app.work.standing import Standing
 
+REDONE = Sentence("{step} was made again {count} times and is still not good enough: {hint}")
 PIPELINE = "pipeline"
 """Who observes the steps of goals, as the ledger names it."""
 
@@ -60,7 +62,7 @@ def end_redo(tx: Tx, harness: Harness, claim: Claim, redo: str, hint: str) -> li
     goal = goals.find(tx, claim.goal_id)
     stands = standing_of(tx, goal) if goal is not None else None
     if goal is None or stands is None or stands.redone.get(claim.step, 0) >= MAX_REDOS:
-        reason = f"{redo} was made again {MAX_REDOS} times and is still not good enough: {hint}"
+        reason = REDONE.format(step=redo, count=MAX_REDOS, hint=hint)
         return end_failed(tx, harness, claim, Failure(reason, hopeless=True))
     if not _end(tx, claim, harness):
         return _again(tx, harness, claim)

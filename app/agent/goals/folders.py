@@ -14,11 +14,14 @@ from app.agent.goals.goal import GoalWish, create
 from app.agent.harness import Harness
 from app.errors import BadInput
 from app.failpoints import reach
+from app.sentences import Sentence
 from app.work import goals
 from app.work.library import Shelf
 from app.work.pipeline import Pipeline
 from app.work.watcher import Entry, Found, scan, take, unseen
 from app.work.watching import FILE, Watch, Watching, parse
+
+NOT_ACCEPTED = Sentence("{pipeline} does not take .{ending} files")
 
 log = logging.getLogger("moab.work")
 
@@ -122,4 +125,5 @@ async def _take(harness: Harness, pipeline: Pipeline, watch: Watch, found: Found
 def _not_accepted(pipeline: Pipeline, entry: Entry) -> str:
     ending = Path(entry.path).suffix.removeprefix(".").lower()
     accepted = [one.removeprefix(".").lower() for one in pipeline.accepts]
-    return f"{pipeline.name} does not take .{ending} files" if accepted and ending not in accepted else ""
+    is_accepted = not accepted or ending in accepted
+    return "" if is_accepted else NOT_ACCEPTED.format(pipeline=pipeline.name, ending=ending)

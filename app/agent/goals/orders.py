@@ -11,6 +11,7 @@ from app.agent.harness import Harness
 from app.db import Tx
 from app.errors import BadInput, NotFound
 from app.ids import new_id
+from app.sentences import Sentence
 from app.work import goals, ledger, tracking
 from app.work.goals import Goal
 from app.work.life import Life, Priority
@@ -18,7 +19,7 @@ from app.work.observation import Branch, Kind, Observation
 from app.work.pipeline import ASKING
 
 OWNER = "owner"
-NOBODY = "nobody is at it any more: its time has passed, or its run was lost"
+NOBODY = Sentence("nobody is at it any more: its time has passed, or its run was lost")
 
 
 def found(tx: Tx, goal_id: str) -> Goal:

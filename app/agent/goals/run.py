@@ -15,8 +15,10 @@ from app.agent.harness import Harness
 from app.agent.loop import Steps, run_call, run_turn
 from app.agent.turn import bodies_of
 from app.events import SubagentSpawn
+from app.sentences import Sentence
 from app.work.pipeline import Action
 
+MISSHAPEN = Sentence("the model's answer does not have the form asked for: {reason}")
 MAX_ASKS = 4
 """How many questions one try may put to models: an answer of the wrong form is asked for again, another model may."""
 
@@ -62,13 +64,13 @@ async def _ask(steps: Steps, harness: Harness, task: Task) -> Worked:
                 return part
         worked = await _question(steps, harness, task, cut)
     if worked.kind == "long":
-        return Worked.failed("the text is too long for the model, also in parts", hopeless=True)
+        return Worked.failed(Sentence("the text is too long for the model, also in parts"), hopeless=True)
     return worked
 
 
 async def _question(steps: Steps, harness: Harness, task: Task, cut: Cut) -> Worked:
     """The model, and the fallback if it gives no answer; an answer of the wrong form is asked for once more."""
-    model, fault, worked = task.flow.model, "", Worked.failed("no model was asked")
+    model, fault, worked = task.flow.model, "", Worked.failed(Sentence("no model was asked"))
     for number in range(MAX_ASKS):
         request = {"key": f"think#{number}", "model": model, "fault": fault, "cut": cut.wire()}
         worked = _value(await steps.run(f"{task.action}", goal_model.ask, harness, task, request))
@@ -79,7 +81,7 @@ async def _question(steps: Steps, harness: Harness, task: Task, cut: Cut) -> Wor
         else:
             break
     if worked.kind == "malformed":
-        return Worked.failed(f"the model's answer does not have the form asked for: {worked.reason}")
+        return Worked.failed(MISSHAPEN.format(reason=worked.reason))
     return worked
 
 

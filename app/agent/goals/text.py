@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.sentences import say
+from app.sentences import retell, say
 from app.work.life import Life, Outcome
 from app.work.standing import Standing
 
@@ -14,7 +14,7 @@ def failed(stands: Standing, language: str = "") -> str:
     goal = stands.goal
     lines = (
         say('I could not finish "{title}" ({pipeline}).', language, title=goal.title, pipeline=goal.pipeline.name),
-        stands.reason or say("Nobody knows why.", language),
+        retell(stands.reason, language) or say("Nobody knows why.", language),
         say("Done so far: {done}.", language, done="; ".join(made))
         if made
         else say("Nothing was done so far.", language),

@@ -17,6 +17,7 @@ from app.db import Tx
 from app.errors import BadInput, ConfigError, MoabError, NotFound, OutsideWorkspace
 from app.events import Destination, MessageReceived
 from app.failpoints import reach
+from app.sentences import Sentence
 from app.sessions import calls, transcript, usage
 from app.sessions.calls import CallRecord, CallState
 from app.sessions.transcript import NewCall
@@ -29,7 +30,8 @@ from app.work.standing import Product
 MAX_COMMAND_S = 600
 CALL = "tool#0.0"
 THOUGHT = "think#0"
-NOBODY_SPEAKS = "nobody speaks in this recording"
+NOBODY_SPEAKS = Sentence("nobody speaks in this recording")
+TOO_SLOW = Sentence("it did not get on within {seconds} seconds")
 
 GotOn = Callable[[str], Awaitable[None]]
 """Awaited with a line about it when a work got on: its time limit begins anew."""
@@ -61,7 +63,7 @@ async def _within(harness: Harness, task: Task, step: Step, desk: Desk) -> Produ
 
             return await BODIES[step.action](harness, task, step, desk, got_on)
     except TimeoutError as error:
-        raise MoabError(f"it did not get on within {step.timeout} seconds") from error
+        raise MoabError(TOO_SLOW.format(seconds=step.timeout)) from error
 
 
 async def _as_value(body: Awaitable[Product]) -> Worked:
@@ -83,7 +85,7 @@ async def _on_files(harness: Harness, task: Task, step: Step, desk: Desk, _got_o
 async def _transcribe(harness: Harness, task: Task, step: Step, desk: Desk, got_on: GotOn) -> Product:
     path = desk.readable(desk.filled(step.input[0]))
     if not await asyncio.to_thread(path.is_file):
-        raise NotFound(f"{path}: the recording is not there any more")
+        raise NotFound(Sentence("{path}: the recording is not there any more").format(path=path))
 
     async def progress(done_s: float, of_s: float | None) -> None:
         await got_on(f"{done_s / 60:.0f} of {of_s / 60:.0f} min heard" if of_s else f"{done_s / 60:.0f} min heard")
@@ -161,7 +163,7 @@ async def take_output(harness: Harness, task: Task) -> dict[str, Any]:
     _, step, stands = found
     if not record.ok:
         was_not_seen = record.state == CallState.INTERRUPTED or record.boot_id is None
-        return Worked.failed(record.result or "it came to nothing", hopeless=was_not_seen).wire()
+        return Worked.failed(record.result or Sentence("it came to nothing"), hopeless=was_not_seen).wire()
     desk = desk_of(harness, stands)
     printed = await asyncio.to_thread(_printed, desk, record)
     return (await _as_value(_keep(desk, step, printed))).wire()
@@ -221,7 +223,7 @@ async def keep_answer(harness: Harness, task: Task, ending: Mapping[str, Any]) -
         return Worked(kind="stopped").wire()
     _, step, stands = found
     if ending["kind"] == "stopped":  # by nobody, or its goal would have ended; what it has done is not done again
-        return Worked.failed(f"it did not get on within {step.timeout} seconds", hopeless=True).wire()
+        return Worked.failed(TOO_SLOW.format(seconds=step.timeout), hopeless=True).wire()
     if ending["kind"] != "answered":
-        return Worked.failed(str(ending.get("text") or "it came to no answer")).wire()
+        return Worked.failed(str(ending.get("text") or Sentence("it came to no answer"))).wire()
     return (await _as_value(_keep(desk_of(harness, stands), step, str(ending["text"])))).wire()

@@ -45,6 +45,8 @@ repeat what the notes say was done. Answer with one JSON object and nothing else
 {"say": "quiet"} or {"say": "speak", "text": "what is to be done or told, in full"}"""
 
 FOUND = f"The checklist HEARTBEAT.md was looked at, and this needs attention now: {{text}}\n({quiet.HINT})"
+CALL_FAILED = Sentence("the model call failed ({trouble})")
+NO_VERDICT = Sentence("no verdict in it")
 STOPPED = Sentence(
     "I have stopped looking at HEARTBEAT.md: {count} looks in a row failed, the last one because of this: {reason}. "
     "I begin again when the file changes, or after `moab heartbeat --now`."
@@ -122,7 +124,7 @@ async def look_at_checklist(harness: Harness, run_id: str, _of: str) -> dict[str
     text = await asyncio.to_thread(read_checklist, harness.workspace.root)
     answer = await ask_aside(harness, run_id, "checklist", await _question(harness, text))
     found = verdict_of(answer.text) if not isinstance(answer, ModelFailure) else None
-    reason = f"the model call failed ({answer.trouble})" if isinstance(answer, ModelFailure) else "no verdict in it"
+    reason = CALL_FAILED.format(trouble=answer.trouble) if isinstance(answer, ModelFailure) else NO_VERDICT
     if found is None:
         log.info("The look at %s failed: %s.", FILE, reason, extra={"run": run_id})
         events = await harness.db.write(_note_failure, harness, text, reason)

@@ -87,7 +87,7 @@ async def test_buttons_stand_under_the_text_and_an_edit_takes_them_away(slack, c
 @pytest.mark.parametrize(
     ("fault", "result"),
     [
-        ({"kind": "rate_limit", "retry_after": 37}, Later(37.0, "Slack says ratelimited.")),
+        ({"kind": "rate_limit", "retry_after": 37}, Later(37.0, "Slack says ratelimited.", crowded=True)),
         ({"kind": "error", "error": "service_unavailable"}, Later(None, "Slack says service_unavailable.")),
         ({"kind": "error", "error": "token_revoked"}, Later(None, "Slack says token_revoked.")),
         ({"kind": "error", "error": "channel_not_found"}, Refused("Slack says channel_not_found.")),
@@ -301,6 +301,8 @@ async def test_who_somebody_is_is_asked_for_once(slack, channel):
     assert len(slack.calls("users.info")) == 1
     slack.script({"method": "users.info", "kind": "server_error"})
     assert await channel.about("U2") == About() and await channel.about("U2") == ada
+    slack.script({"method": "users.info", "kind": "slow", "delay_s": 5})
+    assert await channel.about("U4") == About(), "nobody waits longer than a second for a name"
     slack.zone = "Mars/Olympus"
     assert (await channel.about("U3")).zone == ""
 

@@ -91,5 +91,7 @@ def test_what_was_said_in_english_is_said_again_with_the_values_in_it() -> None:
     german = "Die Datei konnte nach 3 Versuchen nicht geholt werden: Es kamen nur 5 von 9 Bytes an."
     assert retell(english, "de") == german
     assert retell(english, "") == retell(english, "en") == english
+    asked = "It could not be fetched, after 3 tries: Slack says ratelimited."
+    assert retell(asked, "de") == "Die Datei konnte nach 3 Versuchen nicht geholt werden: Slack sagt ratelimited."
     assert retell("Stopped.", "de") == "Angehalten."
     assert retell("The disk is {full}.\nSo it is.", "de") == "The disk is {full}.\nSo it is."

@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from app.agent.goals.orders import cancel_goal, continue_goals, retry_goal
 from app.agent.models.llm import ModelFailure, Trouble
+from app.channels import outbox
 from app.errors import BadInput, NotFound, ServiceUnavailable
 from app.speech import Transcript
 from app.tables import deliveries, observations
@@ -92,6 +93,17 @@ async def test_a_check_gives_up_after_two_more_versions(goal_house: House, engin
     assert engine.steps.count("summary") == 3 and "cleanup" not in engine.steps
     assert files_below(recording.parent) == {recording.name: b"sound"}, "nothing is cleaned up"
     assert len(told(goal_house)) == 1 and PAGE in told(goal_house)[0]
+
+
+async def test_why_a_goal_failed_is_told_in_the_language_of_who_reads_it(
+    goal_house: House, engine: Engine, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "language_of", lambda tx, session_id: "de")
+    judge: Judge = goal_house.model  # type: ignore[assignment]
+    judge.verdicts = ['{"verdict": "redo", "hint": "Say why."}']
+    await make(goal_house, "podcast_from_audio", recording)
+    await engine.run()
+    assert "summary wurde 2-mal neu gemacht und ist immer noch nicht gut genug: Say why." in told(goal_house)[0]
 
 
 async def test_a_check_may_stop_the_goal(goal_house: House, engine: Engine, recording: Path) -> None:

@@ -193,6 +193,24 @@ async def test_what_no_retry_can_mend_is_told_at_once(owned: House) -> None:
     assert len(told(owned)) == 1 and asked(owned) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "words"),
+    [
+        (Kind.BLOCKED_CONFIRMED, {"reason": "NEEDS_A_PERSON"}, "Die Aufgabe ist blockiert: NEEDS_A_PERSON."),
+        (Kind.TASK_COMPLETED, {}, "Die Aufgabe ist abgeschlossen, aber nicht ihre Schritte: a."),
+    ],
+)
+async def test_the_reason_is_told_in_the_language_of_who_reads_it(
+    house: House, kind: Kind, data: dict[str, str], words: str
+) -> None:
+    await begin(house, channel_meta={"languageCode": "de"})
+    await start(house, None)
+    await see(house, kind, None, **data)
+    await beat(house, 1)
+    (text,) = told(house)
+    assert words in text
+
+
 async def test_at_night_the_notice_waits_for_the_morning(owned: House) -> None:
     owned.clock.advance(12 * 3600)
     await see(owned, Kind.BLOCKED_CONFIRMED, "a", reason="NEEDS_A_PERSON")
