@@ -87,7 +87,9 @@ class EmbeddedLink:
         inngest.fast_api.serve(routes, caller, functions, serve_path=CALL_PATH)
         inngest.fast_api.serve(routes, syncer, functions, serve_path=SYNC_PATH)
         self._private = _handlers_of(routes)
-        self.engine.api.add_exception_handler(404, app.exception_handlers[404])
+        missing_page = app.exception_handlers.get(404)
+        if missing_page is not None:
+            self.engine.api.add_exception_handler(404, missing_page)
         app.mount("/", self.engine.api)
 
     async def start(self) -> None:
