@@ -229,6 +229,8 @@ class Settings(BaseSettings):
         try:
             if len(fields) != 5 or "7" in fields[4]:
                 raise CronSimError("five fields, weekdays from 0 (Sunday) to 6")
+            if re.search(r"[a-z#]", fields[2].lower()) or re.search(r"#|[0-9]l", fields[4].lower()):
+                raise CronSimError("no last days and no counted weekdays")  # no engine knows them
             CronSim(value.replace("?", "*"), datetime(2026, 1, 1))
         except CronSimError as error:
             form = "minute hour day month weekday, such as */30 * * * *, with weekdays from 0 (Sunday) to 6"

@@ -6,12 +6,14 @@ import re
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.engine import own_api, rest
 from app.engine.access import Access, Caller
+from app.engine.clock import to_ms
 from app.engine.errors import (
     BadEvent,
     BadExpression,
@@ -27,7 +29,7 @@ from app.engine.errors import (
 )
 from app.engine.events import parse_body
 from app.engine.ids import app_uuid
-from app.engine.own_api import Handler, json_body
+from app.engine.own_api import Handler, json_body, moment_of
 from app.engine.store import Store
 
 log = logging.getLogger("moab.engine")
@@ -72,7 +74,7 @@ class Api:
         self._access = access
         guarded = self._guarded
         self.app = Starlette(
-            exception_handlers={404: _no_route},
+            exception_handlers={404: _no_route, 405: _no_route},
             routes=[
                 Route("/health", self._health, methods=["GET"]),
                 Route("/dev", self._dev if access.dev else guarded(self._dev), methods=["GET"]),
@@ -150,9 +152,14 @@ class Api:
         return JSONResponse(rest.dev(functions, authed=not self._access.dev))
 
     async def _events(self, request: Request) -> Response:
-        wanted = request.query_params.get("limit", "20")
+        asked = request.query_params
+        wanted = asked.get("limit", "20")
         limit = min(int(wanted), 100) if re.fullmatch(r"[0-9]{1,6}", wanted) else 20
-        found = await rest.events(self._server.store, limit, request.query_params.get("name"))
+        after, before = moment_of(asked, "received_after"), moment_of(asked, "received_before")
+        found = await rest.events(
+            self._server.store, limit, asked.get("name"), after_ms=to_ms(after) if after else None,
+            before_ms=to_ms(before) if before else None, cursor=asked.get("cursor"),
+        )  # fmt: skip
         return self._data(found, cached_ms=None)
 
     async def _event(self, request: Request) -> Response:
@@ -194,7 +201,12 @@ class Api:
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    return _error(404, f"There is no route {request.url.path[:200]} for {request.method}.")
+    """Nothing is at this address, or not for this method."""
+    found = _error(404, f"There is no route {request.url.path[:200]} for {request.method}.")
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        found = _error(405, f"The route {request.url.path[:200]} is not for {request.method}.")
+        found.headers.update(error.headers or {})
+    return found
 
 
 def _caller(request: Request) -> Caller:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from app.engine.clock import parse_duration
 from app.engine.cron import Cron
 from app.engine.errors import BadFunction
 from app.engine.expressions import Expression
@@ -143,8 +142,8 @@ def _condition(source: Any) -> Expression | None:
 
 
 def _cancel(cancel: Mapping[str, Any]) -> CancelOn:
-    timeout = cancel.get("timeout")
-    return CancelOn(str(cancel["event"]), _condition(cancel.get("if")), parse_duration(timeout) if timeout else None)
+    within_ms = duration_ms("cancel", cancel, "timeout", required=False)
+    return CancelOn(str(cancel["event"]), _condition(cancel.get("if")), within_ms)
 
 
 def config_text(function: Function) -> str:

@@ -61,7 +61,7 @@ class _OwnApi:
         limit = _number(asked.get("limit"))
         found = await self._server.runs(
             limit=limit, status=asked.get("status"), function=asked.get("function"), event_id=asked.get("event"),
-            before=asked.get("before"), since=_moment(asked, "since"), until=_moment(asked, "until"),
+            before=asked.get("before"), since=moment_of(asked, "since"), until=moment_of(asked, "until"),
             text=asked.get("text"),
         )  # fmt: skip
         before = found[-1].id if len(found) == limit else None
@@ -114,7 +114,8 @@ def _number(text: str | None) -> int:
     return int(text)
 
 
-def _moment(asked: Mapping[str, str], field: str) -> datetime | None:
+def moment_of(asked: Mapping[str, str], field: str) -> datetime | None:
+    """A moment that a query names; None without it. Raises BadRequest."""
     if field not in asked:
         return None
     moment_ms = parse_iso(asked[field])

@@ -34,11 +34,17 @@ def dev(functions: list[dict[str, Any]], *, authed: bool) -> dict[str, Any]:
     }
 
 
-async def events(store: Store, limit: int, name: str | None) -> list[dict[str, Any]]:
-    """The newest events sent from outside."""
+async def events(
+    store: Store, limit: int, name: str | None, *, after_ms: int | None = None, before_ms: int | None = None,
+    cursor: str | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The newest events sent from outside: received after and before these moments, older than the one named by
+    `cursor` (an internal id)."""
     rows = await store.rows(
-        "SELECT * FROM events WHERE source < 2 AND (? IS NULL OR name = ?) ORDER BY internal_id DESC LIMIT ?",
-        name, name, limit,
+        "SELECT * FROM events WHERE source < 2 AND (?1 IS NULL OR name = ?1) AND (?2 IS NULL OR received_at > ?2) "
+        "AND (?3 IS NULL OR received_at < ?3) AND (?4 IS NULL OR internal_id < ?4) "
+        "ORDER BY internal_id DESC LIMIT ?5",
+        name, after_ms, before_ms, cursor, limit,
     )  # fmt: skip
     return [_event(row) for row in rows]
 

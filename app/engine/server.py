@@ -5,6 +5,7 @@ In the place of Inngest's Dev Server: an app with `INNGEST_DEV=http://127.0.0.1:
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -69,9 +70,11 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
-        raise AddressTaken(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port.") from None
+        reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
+        other = "--port" if isinstance(error, OverflowError) or error.errno == errno.EADDRINUSE else "--host or --port"
+        raise AddressTaken(f"Cannot listen on {host}:{port}: {reason}. Choose another {other}.") from None
     return listener
 
 

@@ -110,9 +110,12 @@ async def test_what_is_no_route_is_named(lab: Lab) -> None:
     async with lab.http() as client:
         answer = await client.get("/v1/nothing")
         root = await client.get("/")
+        wrong = await client.post("/v1/events")
 
     assert answer.status_code == root.status_code == 404
     assert answer.json()["error"] == "There is no route /v1/nothing for GET."
+    assert (wrong.status_code, "GET" in wrong.headers["allow"]) == (405, True)
+    assert wrong.json()["error"] == "The route /v1/events is not for POST."
 
 
 async def test_a_run_that_is_not_there_cannot_be_cancelled(lab: Lab) -> None:
@@ -135,6 +138,28 @@ async def test_events_are_listed_without_the_engines_own(lab: Lab) -> None:
     assert listed[0].keys() == shape["resp"]["data"][0].keys()
     assert one == listed[0]
     assert missing.status_code == 404
+
+
+async def test_events_are_found_by_name_and_moment_and_paged(lab: Lab) -> None:
+    moments = []
+    for number in range(4):
+        await lab.send("rec/no-steps" if number % 2 else "rec/other", {"n": number})
+        moments.append(lab.clock.now().isoformat())
+        lab.clock.advance(10)
+
+    async with lab.http() as client:
+
+        async def found(**query: str) -> list[int]:
+            listed = (await client.get("/v1/events", params=query)).json()["data"]
+            return [event["data"]["n"] for event in listed]
+
+        first = (await client.get("/v1/events?limit=2")).json()["data"]
+        assert await found(name="rec/other") == [2, 0]
+        assert await found(received_after=moments[1]) == [3, 2]
+        assert await found(received_before=moments[1], received_after=moments[0]) == []
+        assert await found(received_before=moments[2]) == [1, 0]
+        assert await found(cursor=first[-1]["internal_id"]) == [1, 0]
+        assert (await client.get("/v1/events?received_after=soon")).status_code == 400
 
 
 def _registration() -> dict[str, object]:

@@ -181,6 +181,7 @@ def test_jitter_is_the_same_for_the_same_instant() -> None:
         ({"concurrency": [{"limit": -1}]}, "concurrency.limit"),
         ({"concurrency": [{"limit": 1, "scope": "planet"}]}, "concurrency.scope"),
         ({"timeouts": {"start": "1 day"}}, "timeouts.start"),
+        ({"cancel": [{"event": "stop", "timeout": "soon"}]}, "cancel.timeout must be a duration"),
     ],
 )
 def test_what_cannot_be_read_is_named(policy: dict[str, Any], reason: str) -> None:

@@ -17,6 +17,8 @@ import pytest
 from app.clock import ManualClock
 from app.engine.access import Access, Caller
 from app.engine.engine import Engine
+from app.engine.errors import AddressTaken
+from app.engine.server import serve
 from tests.engine.lab import running
 from tests.engine.processes import ROOT, environment, free_port, process
 from tests.engine.sample_functions import build
@@ -131,6 +133,19 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"Cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "Choose another --port" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "reason"),
+    [
+        ("127.0.0.1", 99_999, "a port is a number from 0 to 65535. Choose another --port."),
+        ("127.0.0.1", -1, "a port is a number from 0 to 65535. Choose another --port."),
+        ("192.0.2.1", 0, "Choose another --host or --port."),
+    ],
+)
+async def test_an_address_that_cannot_be_is_named(tmp_path: Path, host: str, port: int, reason: str) -> None:
+    with pytest.raises(AddressTaken, match=f"Cannot listen on {host}:{port}: .*{reason}"):
+        await serve(tmp_path / "e.db", ManualClock(datetime.now(UTC)), host, port)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,9 @@ def test_an_empty_variable_is_as_good_as_none(environment: dict[str, str]) -> No
         ("HEARTBEAT_CRON", "0 0 * * * *", "is not a schedule"),
         ("HEARTBEAT_CRON", "61 * * * *", "is not a schedule"),
         ("HEARTBEAT_CRON", "0 9 * * 7", "weekdays from 0 (Sunday) to 6"),
+        ("HEARTBEAT_CRON", "0 9 L * *", "no last days and no counted weekdays"),
+        ("HEARTBEAT_CRON", "0 9 * * 1#2", "no last days and no counted weekdays"),
+        ("HEARTBEAT_CRON", "0 9 * * 5L", "no last days and no counted weekdays"),
         ("LOG_LEVEL", "loud", "LOG_LEVEL: Value error, 'loud' is not a level; accepted: debug, info, warning, error"),
     ],
 )
@@ -133,7 +136,7 @@ def test_all_faults_are_told_at_once(environment: dict[str, str]) -> None:
     assert len(lines) == 4 and lines[0].endswith("not accepted:")
 
 
-@pytest.mark.parametrize("cron", ["*/30 * * * *", "5 4 * * 0-6", "0 9 ? * 1", "0 0 1 JAN *"])
+@pytest.mark.parametrize("cron", ["*/30 * * * *", "5 4 * * 0-6", "0 9 ? * 1", "0 0 1 JUL *", "0 9 * * WED"])
 def test_schedules_that_are_accepted(environment: dict[str, str], cron: str) -> None:
     environment["HEARTBEAT_CRON"] = cron
     assert load_settings().heartbeat_cron == cron
