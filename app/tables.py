@@ -232,7 +232,6 @@ tasks = Table(
     Column("model", Text),
     Column("state", Text, nullable=False),
     Column("due_at", Moment),
-    Column("result", Text),
     Column("created_at", Moment, nullable=False),
     Column("ended_at", Moment),
     UniqueConstraint("run_id", "step_key", name="tasks_step"),
@@ -305,6 +304,7 @@ notices = Table(
     Column("text", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("told_at", Moment),
+    Column("due_at", Moment),
     Index("notices_untold", "id", sqlite_where=text("told_at IS NULL"), postgresql_where=text("told_at IS NULL")),
 )
 

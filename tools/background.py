@@ -17,6 +17,7 @@ from tools.background_records import (
     folder,
     is_running,
     number_of,
+    output_path,
     reap,
     records,
     write,
@@ -51,30 +52,28 @@ printf %s "$code" >"$exit.new" && mv -- "$exit.new" "$exit"
 """
 
 
-def start(
-    workspace: Path,
-    command: str,
-    argv: Sequence[str],
-    where: Path,
-    environment: Mapping[str, str],
-    now: datetime,
-    task: str = "",
-) -> Background:
-    """Start `command`, as `argv` says how, in a group of its own.
+def plan(workspace: Path, command: str, now: datetime, task: str = "") -> Background:
+    """A command that is to be started: it has a name and an empty output file, and no process yet.
 
-    Blocks. Raises BadInput when there are too many; OSError, ValueError.
+    Blocks. Raises BadInput when there are too many; OSError.
     """
     known = records(workspace)
     if sum(is_running(workspace, one) for one in known) >= MAX_RUNNING:
         raise BadInput(f"{MAX_RUNNING} background commands run already; end one with bash_kill")
     _forget_old(workspace, known)
-    name, output = _new_output(workspace, known)
+    return Background(id=_new_name(workspace, known), pid=0, identity="", command=command, since=now, task=task)
+
+
+def start(
+    workspace: Path, planned: Background, argv: Sequence[str], where: Path, environment: Mapping[str, str]
+) -> Background:
+    """Start what was planned, as `argv` says how, in a group of its own. Blocks. Raises OSError, ValueError."""
+    output = os.open(output_path(workspace, planned.id), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     go, held = os.pipe()
     try:
-        pid = _spawn(argv, exit_path(workspace, name), where, environment, (go, output))
+        pid = _spawn(argv, exit_path(workspace, planned.id), where, environment, (go, output))
         found = identity_of(pid)
-        start_of = found.start if found else ""
-        record = Background(id=name, pid=pid, identity=start_of, command=command, since=now, task=task)
+        record = planned.model_copy(update={"pid": pid, "identity": found.start if found else ""})
         write(workspace, record)
         os.write(held, b"go\n")
     finally:
@@ -92,7 +91,8 @@ def _spawn(
     return os.posix_spawnp("bash", argv, dict(environment), file_actions=actions, setsid=True, setsigdef=SIGNALS)
 
 
-def _new_output(workspace: Path, known: Sequence[Background]) -> tuple[str, int]:
+def _new_name(workspace: Path, known: Sequence[Background]) -> str:
+    """A name that no other command has, or will have: its output file is made."""
     number = max((number_of(one.id) for one in known), default=0)
     place = folder(workspace)
     with explained(FOLDER, place):
@@ -102,9 +102,9 @@ def _new_output(workspace: Path, known: Sequence[Background]) -> tuple[str, int]
             write_atomic(place.parent / ".gitignore", f"/{place.name}/\n")
         while True:
             number += 1
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             with contextlib.suppress(FileExistsError):
-                return f"b{number}", os.open(place / f"b{number}.log", flags, 0o600)
+                os.close(os.open(place / f"b{number}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                return f"b{number}"
 
 
 async def until(happened: Callable[[], bool], within_s: float) -> bool:

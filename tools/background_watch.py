@@ -12,12 +12,19 @@ SOURCE = "bash"
 SHOWN_LINES = 10
 SHOWN_CHARS = 2_000
 GONE = "it ended, and nobody knows how: it was killed, or the machine was restarted"
+NO_TRACE = "nothing is left of it: it never began, or its record was deleted"
 
 
-def began(record: Background, hide: Hide) -> Sighting:
-    """That it was started; its task is named after what it is and does."""
+def begins(record: Background, hide: Hide) -> Sighting:
+    """That it is started; its task is named after what it is and does."""
     goal = hide(f"background command {record.id}: {' '.join(record.command.split())}")[:SHOWN_CHARS]
     return Sighting(record.task, "STARTED", source=SOURCE, data={"goal": goal, "command": record.id})
+
+
+def never_began(task_id: str, why: str) -> Sighting:
+    """That it came to nothing, whoever tried."""
+    data = {"reason": "EXECUTION_ERROR", "final": True, "how": why}
+    return Sighting(task_id, "BLOCKED_CONFIRMED", source=SOURCE, summary=why, data=data)
 
 
 def sightings(workspace: Path, record: Background, hide: Hide) -> tuple[Sighting, ...]:
@@ -67,9 +74,8 @@ class Commands:
         self._hide = hide
 
     def seen(self, workspace: Path, task_id: str) -> tuple[Sighting, ...]:
-        """How the command of a task stands; that it is gone where its record is. Blocks."""
+        """How the command of a task stands; that there is nothing of it where its record is not. Blocks."""
         record = next((one for one in records(workspace) if one.task == task_id), None)
         if record is None:
-            data = {"reason": "EXECUTION_ERROR", "final": True, "how": GONE}
-            return (Sighting(task_id, "BLOCKED_CONFIRMED", source=SOURCE, summary=GONE, data=data),)
+            return (never_began(task_id, NO_TRACE),)
         return sightings(workspace, record, self._hide)

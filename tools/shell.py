@@ -11,10 +11,10 @@ from pydantic import Field
 from app.agent.output import clean, whole_characters
 from app.agent.tool import Effect, Tool, ToolContext, ToolResult, tool
 from app.errors import BadInput
-from tools.background import start, until
+from tools.background import plan, start, until
 from tools.background_look import look, told_code
 from tools.background_records import is_running
-from tools.background_watch import began, sightings
+from tools.background_watch import begins, never_began, sightings
 from tools.fence import folder
 from tools.hiding import Hide, hiding
 from tools.process import Ended, run_process
@@ -118,17 +118,23 @@ def bash_tool(environment: Mapping[str, str], secrets: Sequence[str] = (), sandb
 async def _start(
     context: ToolContext, command: str, argv: list[str], where: Path, environment: Mapping[str, str], hide: Hide
 ) -> ToolResult:
+    """It is in the ledger before it runs: whoever dies in between leaves something to ask about."""
     root = context.workspace
     with _started():
-        now, task = context.clock.now(), context.new_task("b")
-        record = await asyncio.to_thread(start, root, command, argv, where, environment, now, task)
+        planned = await asyncio.to_thread(plan, root, command, context.clock.now(), context.new_task("b"))
+    opening = begins(planned, hide)
+    if context.ledger is not None:
+        await context.ledger.begin(context.step_key, opening)
+    try:
+        with _started():
+            record = await asyncio.to_thread(start, root, planned, argv, where, environment)
+    except BadInput as error:
+        return ToolResult(str(error), ok=False, observed=(opening, never_began(planned.task, hide(str(error)))))
     # What fails at once, such as a wrong name, is told at once.
     await until(lambda: not is_running(root, record), AT_ONCE_S)
     seen = await asyncio.to_thread(look, root, record, FIRST_LINES)
     observed = await asyncio.to_thread(sightings, root, record, hide)
-    return ToolResult(
-        hide(f"Started {record.id}.\n{seen.text}"), ok=seen.is_well, observed=(began(record, hide), *observed)
-    )
+    return ToolResult(hide(f"Started {record.id}.\n{seen.text}"), ok=seen.is_well, observed=(opening, *observed))
 
 
 @contextmanager

@@ -150,6 +150,10 @@ class NoCommands:
 class Ledger(Protocol):
     """The tracked tasks of this conversation. Each method writes once for a step and says how the task stands then."""
 
+    async def begin(self, step_key: str, opening: Sighting) -> None:
+        """Write down that work beside the conversation begins, before it does: the first of what its call observes."""
+        ...
+
     async def start(self, step_key: str, goal: str, steps: Sequence[str]) -> str:
         """Begin a task; its id is in the answer. Raises BadInput."""
         ...

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -24,6 +25,10 @@ class LogFile:
     digest: str
 
 
+_Known = dict[str, tuple[tuple[int, int], LogFile | None]]
+"""Each file by its name: its time and size when it was read, and what was read."""
+
+
 class DailyLog:
     """Appends notes to today's file. Implements `Notes` of the tool contract."""
 
@@ -34,12 +39,17 @@ class DailyLog:
         self.prefix = prefix
         self._clock = clock
         self._writing = asyncio.Lock()
-        self._known: dict[str, tuple[tuple[int, int], LogFile | None]] = {}
+        self._known: _Known = {}
+        self._read: dict[Path, _Known] = {folder: self._known}
 
     def of(self, folder: Path, zone: ZoneInfo, prefix: str) -> "DailyLog":
-        """The log of somebody else, or of somebody elsewhere; they are written one after the other."""
+        """The log of somebody else, or of somebody elsewhere; they are written one after the other.
+
+        What was read of a folder is known to all that are made of one another: no file is read again unchanged.
+        """
         other = DailyLog(folder, zone, self._clock, prefix)
-        other._writing = self._writing
+        other._writing, other._read = self._writing, self._read
+        other._known = self._read.setdefault(folder, {})
         return other
 
     def local(self, moment: datetime) -> datetime:
@@ -60,16 +70,24 @@ class DailyLog:
 
     def files(self) -> list[LogFile]:
         """The logs on disk, oldest first; what only looks like one is left out. Blocks. Unchanged ones are not read."""
-        known = {}
-        for path in sorted(self.folder.glob("*.md")):
-            found = path.stat()
+        known: _Known = {}
+        for entry in self._entries():
+            found = entry.stat()
             stamp = (found.st_mtime_ns, found.st_size)
-            before = self._known.get(path.name)
-            known[path.name] = (
-                before if before is not None and before[0] == stamp else (stamp, _log_file(path, self.prefix))
-            )
-        self._known = known
+            before = self._known.get(entry.name)
+            is_same = before is not None and before[0] == stamp
+            known[entry.name] = before if is_same and before else (stamp, _log_file(Path(entry.path), self.prefix))
+        for name in self._known.keys() - known.keys():
+            self._known.pop(name, None)
+        self._known.update(known)
         return [log for _, log in known.values() if log is not None]
+
+    def _entries(self) -> "list[os.DirEntry[str]]":
+        try:
+            with os.scandir(self.folder) as found:
+                return sorted((one for one in found if one.name.endswith(".md")), key=lambda one: one.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 def _append(folder: Path, names: list[str], line: str, mark: str) -> str:

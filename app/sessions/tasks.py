@@ -1,4 +1,8 @@
-"""Tasks that run beside the conversation: a row each, and every change of its state a compare-and-set."""
+"""Tasks that run beside the conversation: what was ordered, a row each.
+
+`state` and `ended_at` are the index of what is open: they follow what the ledger says of the task, by compare-and-set
+in the transaction that writes it. What a task came to is in the ledger and nowhere else.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -71,13 +75,11 @@ def _with_key() -> Any:
     return select(tasks, sessions.c.key.label("session_key")).join(sessions, sessions.c.id == tasks.c.session_id)
 
 
-def move(tx: Tx, task_id: str, old: Sequence[str], new: str, now: datetime, result: str | None = None) -> bool:
-    """Change the state from one of `old` to `new`; False if it was another, and then nothing is changed."""
-    values: dict[str, Any] = {"state": new}
-    if new not in OPEN:
-        values |= {"ended_at": now, "result": wire_safe(result)}
-    changed = tx.execute(update(tasks).where(tasks.c.id == task_id, tasks.c.state.in_(old)).values(values))
-    return bool(changed.rowcount)
+def move(tx: Tx, task_id: str, new: str, now: datetime) -> bool:
+    """Let an open task have the state `new`; False if it had that already or has ended, and then nothing is changed."""
+    values: dict[str, Any] = {"state": new} | ({"ended_at": now} if new not in OPEN else {})
+    still = tasks.c.id == task_id, tasks.c.state.in_([state for state in OPEN if state != new])
+    return bool(tx.execute(update(tasks).where(*still).values(values)).rowcount)
 
 
 def open_of_key(tx: Tx, session_key: str) -> Sequence[Any]:

@@ -86,6 +86,32 @@ def test_killed_while_a_sub_agent_works_in_the_background(make_service: MakeServ
     assert service.rows("SELECT task_id FROM supervision") == []
 
 
+@pytest.mark.parametrize(("failpoint", "end"), [("ledger.begun", "FAILED"), ("tool.done", "COMPLETED")])
+def test_killed_while_a_command_is_started_in_the_background(
+    make_service: MakeService, failpoint: str, end: str
+) -> None:
+    """Before it runs or after: the ledger has it, the next process finds out, and the conversation is told once."""
+    service = make_service().start(failpoint)
+    chat = service.stage.chat()
+    command = {"command": f"until [ -e gate ]; do sleep 0.05; done; : '{chat.tag}'", "background": True}
+    service.stage.script(
+        chat.tag,
+        {"text": "Let me see.", "when": {"has_result_of": "bash"}, "times": 1},
+        {"text": "It is over.", "when": {"has_result_of": "bash"}},
+        {"tool_calls": [{"name": "bash", "arguments": command}]},
+    )
+    service.update(chat.update("look for it"))
+    assert service.ended() == -9
+    assert observed(service) == [("STARTED", "bash")]
+    service.start()
+    (service.home / "workspace" / "gate").touch()
+    (task_id,) = {row["task_id"] for row in service.rows("SELECT task_id FROM observations")}
+    until(lambda: truth(service, task_id) == end or not service.post("/api/heartbeat", {}), f"the task is {end}")
+    service.settle()
+    assert service.stage.replies(chat) == ["Let me see.", "It is over."]
+    check_transcripts(service)
+
+
 def test_killed_between_a_question_and_its_event(make_service: MakeService) -> None:
     service = make_service().start("monitor.committed")
     chat = service.stage.chat()

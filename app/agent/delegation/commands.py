@@ -1,7 +1,7 @@
 """Commands in the background, looked after by the heartbeat: what is seen of them is written into the ledger."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +14,8 @@ from app.agent.harness import Harness
 from app.agent.tool import Sighting
 from app.db import Tx
 from app.events import MessageReceived
+from app.sessions import calls
+from app.sessions.calls import CallState
 from app.work import ledger, supervision, tracking
 from app.work.observation import Kind, Observation, Status
 from app.work.supervision import Executor
@@ -44,13 +46,20 @@ async def observe_commands(harness: Harness) -> dict[str, Any]:
 
 
 def _own(tx: Tx, harness: Harness) -> list[tuple[str, str]]:
-    """(id, folder below the workspace) of the commands that run on this machine, as far as is known."""
+    """(id, folder below the workspace) of the commands that run on this machine, as far as is known; without those that
+    are being started, of which their calls will tell.
+    """
     found = []
     for watch in supervision.everything(tx, Executor.COMMAND):
         opening = tracking.opening_of(ledger.of_task(tx, watch.task_id))
-        if opening.get("home") == harness.home:
+        if opening.get("home") == harness.home and not _is_starting(tx, opening):
             found.append((watch.task_id, str(opening.get("place", ""))))
     return found
+
+
+def _is_starting(tx: Tx, opening: Mapping[str, Any]) -> bool:
+    call = calls.find(tx, str(opening.get("run")), str(opening.get("call")))
+    return call is not None and call.state == CallState.STARTED
 
 
 def _note(tx: Tx, harness: Harness, task_id: str, seen: Sequence[Sighting]) -> MessageReceived | None:
@@ -66,8 +75,8 @@ def _note(tx: Tx, harness: Harness, task_id: str, seen: Sequence[Sighting]) -> M
 
 
 def _news(known: Sequence[Observation], seen: Sighting, now: datetime) -> Sighting | None:
-    """What is worth a line: an end always; that it prints, or only that it runs, now and then."""
-    if seen.data.get("status") != Status.PENDING:
+    """What is worth a line: an end always, and the first sight of it; that it prints, or only runs, now and then."""
+    if seen.data.get("status") != Status.PENDING or all(one.kind is Kind.STARTED for one in known):
         return seen
     last, printed = known[-1].at, max(int(one.data.get("bytes", 0)) for one in known)
     size = int(seen.data.get("bytes", 0))
@@ -83,10 +92,11 @@ def _tell(tx: Tx, harness: Harness, known: Sequence[Observation], end: Observati
     chat = chat_of(tx, harness, tracking.owner_of(known))
     if chat is None or tracking.opening_of(known).get("by") != BY_PERSON:
         return None
+    how = end.data.get("how", "exit code 0")
     text = ENDED.format(
         goal=tracking.opening_of(known).get("goal"),
-        how=end.data.get("how", "exit code 0"),
-        last=end.summary,
+        how=how,
+        last=end.summary.removeprefix(how).strip(),
         hint=quiet.HINT,
     )
     key = f"command:{end.task_id}:ended"

@@ -4,11 +4,14 @@ from typing import Any
 
 from app.agent.harness import Harness
 from app.db import Tx
-from app.events import SubagentSpawn
+from app.sessions import tasks
+from app.sessions.tasks import TaskState
 from app.work import ledger, tracking
 from app.work.observation import Branch, Kind, Observation
+from app.work.projection import Derived, Truth
 from app.work.supervision import Executor
 
+ENDS = {Truth.COMPLETED: TaskState.DONE, Truth.ABANDONED: TaskState.CANCELLED, Truth.FAILED: TaskState.FAILED}
 PREFIX = "task:"
 EXECUTOR = "executor"
 SHOWN_CHARS = 2000
@@ -24,11 +27,11 @@ def task_of(sub_session_key: str) -> str:
     return sub_session_key.removeprefix(PREFIX)
 
 
-def began(tx: Tx, harness: Harness, spawn: SubagentSpawn, task: str) -> None:
-    """Note that a sub-agent is at its task. One that a turn waits for needs no watch: the turn would be told."""
-    data = {"goal": task.strip()[:SHOWN_CHARS] or "(a task without words)", "owner": spawn.parent_session_key}
-    opening = _seen(harness, spawn.sub_session_key, Kind.STARTED, "started", **data)
-    tracking.start(tx, opening, executor=Executor.SUB_AGENT, watched=spawn.mode != "wait")
+def began(tx: Tx, harness: Harness, sub_session_key: str, owner: str, task: str, *, watched: bool) -> None:
+    """Note that a sub-agent is at its task, once. One that a turn waits for needs no watch: the turn would be told."""
+    data = {"goal": task.strip()[:SHOWN_CHARS] or "(a task without words)", "owner": owner}
+    opening = _seen(harness, sub_session_key, Kind.STARTED, "started", **data)
+    tracking.start(tx, opening, executor=Executor.SUB_AGENT, watched=watched)
 
 
 def got_on(tx: Tx, harness: Harness, sub_session_key: str, run_id: str, step_key: str) -> None:
@@ -51,6 +54,27 @@ def ended(tx: Tx, harness: Harness, sub_session_key: str, answer: str, ok: bool)
 def given_up(tx: Tx, harness: Harness, sub_session_key: str) -> None:
     """Note that the task was cancelled or stopped by somebody who may."""
     _also(tx, _seen(harness, sub_session_key, Kind.OWNER_REPLY_RECORDED, "given up", branch=Branch.GIVEN_UP))
+
+
+def withdrawn(tx: Tx, harness: Harness, task_id: str, task: str) -> None:
+    """Note that an order was taken back, if nobody has begun with it."""
+    if not ledger.exists(tx, task_id):
+        told = f"It was cancelled before it began: {task}"
+        ledger.append(
+            tx, _seen(harness, PREFIX + task_id, Kind.OWNER_REPLY_RECORDED, "given up", told, branch=Branch.GIVEN_UP)
+        )
+
+
+def state_of(derived: Derived) -> TaskState:
+    """What the row of an order says, by what was observed of it."""
+    if not derived.task_id:
+        return TaskState.WAITING
+    return ENDS.get(derived.truth_state, TaskState.RUNNING)
+
+
+def follow(tx: Tx, harness: Harness, task_id: str) -> bool:
+    """Let the row of an order say what the ledger says; whether that was news."""
+    return tasks.move(tx, task_id, state_of(ledger.derived(tx, task_id)), harness.clock.now())
 
 
 def _also(tx: Tx, seen: Observation) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app.agent.announce import announce, machine_input
-from app.agent.delegation.delegated import ended
+from app.agent.delegation.delegated import began, ended, follow
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import tell
 from app.channels import outbox
@@ -14,7 +14,7 @@ from app.events import SubagentSpawn, message_event_id
 from app.sentences import Sentence, say
 from app.sessions import calls, deposit, session, tasks, transcript, turns
 from app.sessions.calls import CallState
-from app.sessions.tasks import OPEN, TaskState
+from app.sessions.tasks import OPEN
 from app.tables import sessions
 
 NO_ANSWER = "The task came to no answer."
@@ -84,10 +84,12 @@ def end_task(tx: Tx, harness: Harness, task_id: str, answer: str, ok: bool) -> d
     A conversation that `/new` has closed meanwhile gets no new input: the person is told directly.
     """
     row = tasks.find(tx, task_id)
-    state = TaskState.DONE if ok else TaskState.FAILED
-    if row is None or not tasks.move(tx, row.id, OPEN, state, harness.clock.now(), answer):
+    if row is None or row.state not in OPEN:
         return None
+    began(tx, harness, f"task:{row.id}", row.session_key, row.task, watched=True)
     ended(tx, harness, f"task:{row.id}", answer, ok)
+    if not follow(tx, harness, row.id):
+        return None
     place = deposit.last_place(tx, row.session_id)
     if place is None:
         return None

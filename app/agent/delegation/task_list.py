@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.agent.announce import announce
-from app.agent.delegation.delegated import given_up
+from app.agent.delegation.delegated import follow, given_up, withdrawn
 from app.agent.harness import Harness
 from app.db import Tx, moment
 from app.errors import NotFound
@@ -23,9 +23,11 @@ def cancel(tx: Tx, harness: Harness, session_key: str, task_id: str) -> dict[str
     now = harness.clock.now()
     row = tasks.find(tx, task_id)
     if row is not None and row.session_key == session_key:
-        if not tasks.move(tx, task_id, OPEN, TaskState.CANCELLED, now):
+        if row.state not in OPEN:
             raise NotFound(f"The task {task_id} has ended already ({row.state}).")
+        withdrawn(tx, harness, task_id, row.task)
         stop_session(tx, harness, f"task:{task_id}")
+        follow(tx, harness, task_id)
         return cancelled_event(harness, task_id, session_key)
     session_id = session.find(tx, session_key)
     for child in calls.running_children(tx, session_id) if session_id else ():

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import select
 
 from app.agent.announce import announce
-from app.agent.delegation.delegated import began
+from app.agent.delegation.delegated import began, follow
 from app.agent.delegation.passed_on import with_context
 from app.agent.flow import Flow, Observation
 from app.agent.harness import Harness
@@ -23,7 +23,7 @@ from app.events import Destination, MessageReceived, SubagentSpawn
 from app.ids import new_id
 from app.sessions import calls, deposit, session, tasks, transcript, turns
 from app.sessions.calls import CallRecord
-from app.sessions.tasks import TaskState
+from app.sessions.tasks import OPEN, TaskState
 from app.tables import calls as call_rows
 from app.tables import messages
 
@@ -164,13 +164,12 @@ def task_message(spawn: SubagentSpawn, text: str) -> MessageReceived:
 def _admit(tx: Tx, harness: Harness, run_id: str, spawn: SubagentSpawn) -> str | None:
     """The text of the task; None if it was cancelled, has ended, or another run is at it."""
     row = tasks.find(tx, spawn.task_id) if spawn.mode != "wait" else None
-    if row is not None:
-        tasks.move(tx, row.id, [TaskState.WAITING], TaskState.RUNNING, harness.clock.now())
-        found = tasks.find(tx, row.id)
-        if found is None or found.state != TaskState.RUNNING or _is_of_another_run(tx, spawn, run_id):
-            return None
+    if row is not None and (row.state not in OPEN or _is_of_another_run(tx, spawn, run_id)):
+        return None
     task = row.task if row is not None else spawn.task
-    began(tx, harness, spawn, str(task))
+    began(tx, harness, spawn.sub_session_key, spawn.parent_session_key, str(task), watched=spawn.mode != "wait")
+    if row is not None:
+        follow(tx, harness, row.id)
     call = _parents_call(tx, spawn)
     if call is None:
         return str(task)

@@ -13,6 +13,7 @@ from app.agent.harness import Harness
 from app.agent.tool import Sighting
 from app.db import Tx
 from app.errors import BadInput, NotFound
+from app.failpoints import reach
 from app.sessions import deposit
 from app.work import ledger, overview, supervision, tracking
 from app.work.observation import Kind, Observation
@@ -33,6 +34,10 @@ class OwnLedger:
 
     harness: Harness
     flow: Flow
+
+    async def begin(self, step_key: str, opening: Sighting) -> None:
+        await self.harness.db.write(observe_all, self.harness, self.flow, step_key, [opening])
+        reach("ledger.begun")
 
     async def start(self, step_key: str, goal: str, steps: Sequence[str]) -> str:
         task_id = "k" + hashlib.sha256(f"{self.flow.run_id}:{step_key}".encode()).hexdigest()[:10]
@@ -80,21 +85,21 @@ def observe_all(tx: Tx, harness: Harness, flow: Flow, step_key: str, seen: Seque
         if any(before.key == one.key for before in known):
             continue
         if one.kind is Kind.STARTED and not known:
-            _begin(tx, harness, flow, one)
+            _begin(tx, harness, flow, step_key, one)
         elif one.kind is Kind.STARTED:
             _begin_again(tx, one)
         elif known and not ledger.derived(tx, one.task_id).is_terminal:
             tracking.record(tx, one)
 
 
-def _begin(tx: Tx, harness: Harness, flow: Flow, opening: Observation) -> None:
+def _begin(tx: Tx, harness: Harness, flow: Flow, step_key: str, opening: Observation) -> None:
     """Only what a person's turn began is asked about and told, or what a machine starts would make more to ask about.
 
     A command is watched over all the same: somebody has to see its end.
     """
     by_person = any(row.origin == "person" for row in deposit.open_inputs(tx, flow.session_id))
     where = {"home": harness.home, "place": harness.workspace.place, "owner": flow.session_key}
-    where["by"] = BY_PERSON if by_person else "machine"
+    where |= {"by": BY_PERSON if by_person else "machine", "run": flow.run_id, "call": step_key}
     is_command = "command" in opening.data
     executor = Executor.COMMAND if is_command else Executor.OWNER
     opening = replace(opening, data={**opening.data, **where})

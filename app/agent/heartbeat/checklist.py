@@ -14,7 +14,7 @@ from app.agent import quiet
 from app.agent.announce import announce, machine_input, start_message
 from app.agent.harness import Harness
 from app.agent.heartbeat.night import is_night
-from app.agent.heartbeat.telling import home_chat, tell
+from app.agent.heartbeat.telling import home_chat, tell, zone_of
 from app.agent.models.llm import ModelFailure
 from app.agent.people.aside import ask_aside
 from app.channels import outbox
@@ -102,12 +102,15 @@ def take_look(tx: Tx, harness: Harness, text: str) -> bool:
     Who had stopped after failures begins again once the checklist has changed.
     """
     now = harness.clock.now()
-    if not text or harness.settings.is_local_model or is_night(now, harness.daily_log.zone, harness.settings.quiet):
+    if not text or harness.settings.is_local_model:
+        return False
+    chat = home_chat(tx, harness)
+    if chat is None or is_night(now, zone_of(tx, harness, chat.session_id), harness.settings.quiet):
         return False
     before = rounds.find(tx, ROUND)
     if before is not None and before.next_at is None and before.note != _digest(text):
         rounds.note(tx, ROUND, before.last_at, now, quiet=0, failures=0)
-    return home_chat(tx, harness) is not None and rounds.take(tx, ROUND, now, now + EVERY)
+    return rounds.take(tx, ROUND, now, now + EVERY)
 
 
 def look_now(tx: Tx, now: datetime) -> None:

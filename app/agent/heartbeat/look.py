@@ -128,7 +128,7 @@ WAITING = select(
 
 def _waiting(tx: Tx, harness: Harness, _: None) -> list[Chore]:
     now = harness.clock.now()
-    row = tx.execute(WAITING, times(harness, now) | {"now": now}).one()
+    row = tx.execute(WAITING, times(now)).one()
     chores = [_chore(name) for name in ("sweep", "goals", "commands", "monitor") if row._mapping[name]]
     return [*chores, _chore("promote")] if row.promote and take_promotion(tx, harness) else chores
 

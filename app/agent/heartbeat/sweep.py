@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Boolean, bindparam, or_, select
+from sqlalchemy import bindparam, or_, select
 
 from app.agent.announce import announce, reply_event, start_message
 from app.agent.approvals.closing import sweep_approvals
 from app.agent.delegation.tasks import lost_starts
 from app.agent.harness import Harness
-from app.agent.heartbeat.night import is_night
-from app.agent.heartbeat.telling import tell_kept
+from app.agent.heartbeat.telling import DUE, tell_kept
 from app.agent.heartbeat.unheard import tell_unheard
 from app.agent.heartbeat.wakes import EARLY, SIGNAL_AHEAD, fire_due
 from app.channels import outbox
@@ -48,7 +47,7 @@ def _anything() -> Any:
         select(approvals.c.id).where(approvals.c.state == "pending"),
         select(turns.c.run_id).where(turns.c.state == "live", turns.c.waiting_until.is_not(None)),
         select(tasks.c.id).where(tasks.c.state == "waiting"),
-        select(notices.c.id).where(notices.c.told_at.is_(None), bindparam("day", type_=Boolean())),
+        select(notices.c.id).where(*DUE),
         select(wakes.c.id).where(wakes.c.state == "open", wakes.c.due_at <= bindparam("due")),
         select(wakes.c.id).where(
             wakes.c.state == "open", wakes.c.signalled.is_(False), wakes.c.due_at <= bindparam("near")
@@ -61,10 +60,9 @@ IS_ANYTHING = _anything()
 """True where a sweep has something to do, given `times`."""
 
 
-def times(harness: Harness, now: datetime) -> dict[str, Any]:
-    """What IS_ANYTHING is to be given. What is kept for the morning is nothing to look at before."""
-    day = not is_night(now, harness.daily_log.zone, harness.settings.quiet)
-    return {"due": now + EARLY, "near": now + SIGNAL_AHEAD, "late": now - session.OWNED_FOR, "day": day}
+def times(now: datetime) -> dict[str, Any]:
+    """What IS_ANYTHING is to be given."""
+    return {"now": now, "due": now + EARLY, "near": now + SIGNAL_AHEAD, "late": now - session.OWNED_FOR}
 
 
 async def send_unsent(harness: Harness) -> int:

@@ -3,20 +3,25 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, or_, select, update
 
 from app.agent.announce import Chat, notice
 from app.agent.harness import Harness
-from app.agent.heartbeat.night import is_night
+from app.agent.heartbeat.night import is_night, night_end
 from app.channels import outbox
 from app.db import Tx, insert_if_absent, moment
 from app.events import Destination, wire_safe
 from app.sentences import Sentence, say
+from app.sessions import people
 from app.tables import messages, notices, sessions
 
 AWAKE_FOR = timedelta(minutes=30)
 """Who has written within this time is awake, whatever the hour."""
+
+DUE = notices.c.told_at.is_(None), or_(notices.c.due_at.is_(None), notices.c.due_at <= bindparam("now"))
+"""What was kept and whose morning has come; an older version noted no morning."""
 
 MORNING = Sentence("Good morning. This came up during the night:")
 
@@ -48,22 +53,29 @@ def tell(
 def is_silent(tx: Tx, harness: Harness, session_id: str) -> bool:
     """Whether nothing is to be told in a session now: it is night, and nobody has written there lately."""
     now = harness.clock.now()
-    if not is_night(now, harness.daily_log.zone, harness.settings.quiet):
+    if not is_night(now, zone_of(tx, harness, session_id), harness.settings.quiet):
         return False
     said = select(messages.c.created_at).where(messages.c.session_id == session_id, messages.c.origin == "person")
     last = moment(tx.scalar(said.order_by(messages.c.id.desc()).limit(1)))
     return last is None or last < now - AWAKE_FOR
 
 
+def zone_of(tx: Tx, harness: Harness, session_id: str) -> ZoneInfo:
+    """Where who speaks in a session is in time; the service's own zone if nobody said so."""
+    return ZoneInfo(people.principal_of(tx, session_id, ()).zone or harness.settings.timezone)
+
+
 def keep(tx: Tx, harness: Harness, key: str, session_id: str, chat: Chat, text: str) -> None:
-    """Keep `text` for the morning, once per `key`."""
+    """Keep `text` for the morning of who is told, once per `key`."""
+    now = harness.clock.now()
     row = {
         "key": key,
         "session_id": session_id,
         "channel": chat.channel,
         "destination": wire_safe(chat.destination),
         "text": wire_safe(text),
-        "created_at": harness.clock.now(),
+        "created_at": now,
+        "due_at": night_end(now, zone_of(tx, harness, session_id), harness.settings.quiet),
     }
     insert_if_absent(tx, notices, row)
 
@@ -74,11 +86,12 @@ def is_kept(tx: Tx, key: str) -> bool:
 
 
 def tell_kept(tx: Tx, harness: Harness) -> list[dict[str, Any]]:
-    """Once the night is over: what was kept in it, one message for each chat; the events that send them."""
-    rows = tx.execute(select(notices).where(notices.c.told_at.is_(None)).order_by(notices.c.id)).all()
+    """Where the night is over: what was kept in it, one message for each chat; the events that send them.
+
+    What was not told in its morning, because the service was away, does not come in the night after it either.
+    """
     now = harness.clock.now()
-    if not rows or is_night(now, harness.daily_log.zone, harness.settings.quiet):
-        return []
+    rows = tx.execute(select(notices).where(*DUE).order_by(notices.c.id), {"now": now}).all()
     chats: dict[tuple[str, str, str | None], list[Any]] = {}
     for row in rows:
         place = Destination.model_validate(row.destination)  # whichever message it was about
@@ -88,9 +101,14 @@ def tell_kept(tx: Tx, harness: Harness) -> list[dict[str, Any]]:
 
 def _tell_chat(tx: Tx, harness: Harness, rows: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
     untold = notices.c.id.in_([row.id for row in rows]), notices.c.told_at.is_(None)
-    if not tx.execute(update(notices).where(*untold).values(told_at=now)).rowcount:
+    zone, quiet = zone_of(tx, harness, rows[0].session_id), harness.settings.quiet
+    if is_night(now, zone, quiet):
+        tx.execute(update(notices).where(*untold).values(due_at=night_end(now, zone, quiet)))
+        return []
+    told = set(tx.scalars(update(notices).where(*untold).values(told_at=now).returning(notices.c.id)))
+    texts = [row.text for row in rows if row.id in told]
+    if not texts:
         return []  # somebody was faster
-    texts = [row.text for row in rows]
     text = "\n\n".join([say(MORNING, outbox.language_of(tx, rows[0].session_id)), *texts])
     return notice(tx, harness, f"morning/{rows[0].id}", rows[0].session_id, rows[0], text)
 

@@ -24,6 +24,8 @@ from app.sessions import tasks as task_records
 from app.tables import calls as call_rows
 from app.tables import deliveries, messages
 from app.tables import tasks as task_rows
+from app.work import ledger
+from app.work.observation import Kind
 from tests.unit.agent.test_agent_commands import say
 from tests.unit.core.embedded import Embedded, embedded
 from tests.unit.house import RUN, SESSION, House, ask, begin, make_house, message, run_id, wishes
@@ -92,7 +94,7 @@ async def test_its_end_is_a_deposit_that_steers_nobody(house: House) -> None:
     assert news["data"]["destination"]["chatId"] == "7"
     (stored,) = house.rows(messages.select().where(messages.c.message_key == f"{row(house).id}:ended"))
     assert "There are 12." in stored.text and stored.state == "open"
-    assert (row(house).state, row(house).result) == ("done", "There are 12.")
+    assert row(house).state == "done"
 
 
 async def test_it_reports_once(house: House) -> None:
@@ -189,7 +191,9 @@ async def test_a_failed_run_is_told_as_the_tasks_end(house: House) -> None:
     await tell_failure(house.harness, {"run_id": run_id(8), "event": {"data": {"taskId": row(house).id}}})
     assert row(house).state == "running", "that was another run's failure"
     await tell_failure(house.harness, {"run_id": flow.run_id, "event": {"data": {"taskId": row(house).id}}})
-    assert (row(house).state, row(house).result) == ("failed", TASK_FAILED)
+    assert row(house).state == "failed"
+    (end,) = [one for one in await house.db.read(ledger.of_task, row(house).id) if one.kind is Kind.BLOCKED_CONFIRMED]
+    assert end.summary == TASK_FAILED
     assert "has failed" in house.sender.of("agent.message.received")[0]["data"]["message"]
 
 

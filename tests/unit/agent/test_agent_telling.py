@@ -11,13 +11,13 @@ from app.agent.delegation.report import end_task
 from app.agent.failure import tell_failure
 from app.agent.finish import finish
 from app.agent.flow import Flow
-from app.agent.heartbeat.night import is_night
+from app.agent.heartbeat.night import is_night, night_end
 from app.agent.heartbeat.sweep import sweep
 from app.agent.heartbeat.telling import MORNING, home_chat, tell
 from app.agent.heartbeat.wakes import _input
 from app.agent.think import think
 from app.config import Settings
-from app.sessions import tasks
+from app.sessions import people, tasks
 from app.tables import deliveries, messages, notices, turns
 from app.work import wakes
 from tests.unit.house import RUN, SESSION, House, ask, begin, message, run_id
@@ -171,6 +171,65 @@ async def test_the_end_of_a_task_of_a_closed_conversation_waits_too(house: House
         assert end_task(tx, house.harness, "t1", "Twelve.", ok=True) is None
     (kept,) = house.rows(notices.select())
     assert kept.text == "Die Aufgabe t1 ist fertig.\nAufgabe: count\nErgebnis:\nTwelve." and sent(house) == []
+
+
+def set_zone(house: House, zone: str) -> None:
+    """Where the person of the conversation is in time, as the platform tells it."""
+    with house.tx() as tx:
+        row = tx.execute(messages.select().where(messages.c.origin == "person")).first()
+        assert row is not None
+        event = row.event | {"channelMeta": {"timezone": zone}, "sender": {"id": "7"}}
+        tx.execute(messages.update().where(messages.c.id == row.id).values(event=event))
+
+
+async def test_the_morning_is_that_of_whom_it_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service is in UTC, the person in Tokyo: what comes in their night waits for their morning, not for ours."""
+    monkeypatch.setattr(people, "OPERATORS", ())
+    flow = await begin(house)
+    set_zone(house, "Asia/Tokyo")
+    place = SimpleNamespace(channel="test", destination={"chatId": "7"})
+    for hour, day in ((15, 5), (20, 5)):  # midnight and five in the morning there
+        go_to(house, hour, day)
+        with house.tx() as tx:
+            tell(tx, house.harness, f"news {hour}", flow.session_id, place, f"news {hour}")
+        await sweep(house.harness)
+        assert sent(house) == []
+    go_to(house, 21)
+    await sweep(house.harness)
+    assert sent(house) == [f"{MORNING}\n\nnews 15\n\nnews 20"]
+    go_to(house, 3, 6)  # night here, noon there
+    with house.tx() as tx:
+        tell(tx, house.harness, "noon", flow.session_id, place, "noon")
+    assert sent(house)[1:] == ["noon"]
+
+
+async def test_a_morning_in_which_the_service_was_away_does_not_come_at_night(house: House) -> None:
+    flow = await begin(house)
+    go_to(house, 3, 6)
+    place = SimpleNamespace(channel="test", destination={"chatId": "7"})
+    with house.tx() as tx:
+        tell(tx, house.harness, "news", flow.session_id, place, "news")
+    go_to(house, 23, 6)
+    await sweep(house.harness)
+    assert sent(house) == []
+    go_to(house, 6, 7)
+    await sweep(house.harness)
+    await sweep(house.harness)
+    assert sent(house) == [f"{MORNING}\n\nnews"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "zone", "quiet", "end"),
+    [
+        (datetime(2026, 1, 5, 23, 0), "UTC", NIGHT, datetime(2026, 1, 6, 6, 0)),
+        (datetime(2026, 1, 6, 5, 59), "UTC", NIGHT, datetime(2026, 1, 6, 6, 0)),
+        (datetime(2026, 3, 28, 23, 0), "Europe/Paris", NIGHT, datetime(2026, 3, 29, 4, 0)),
+        (datetime(2026, 1, 5, 13, 30), "UTC", (time(13), time(15)), datetime(2026, 1, 5, 15, 0)),
+        (datetime(2026, 1, 5, 3, 0), "UTC", None, datetime(2026, 1, 5, 3, 0)),
+    ],
+)
+def test_when_the_night_ends(moment: datetime, zone: str, quiet: tuple[time, time] | None, end: datetime) -> None:
+    assert night_end(moment.replace(tzinfo=UTC), ZoneInfo(zone), quiet) == end.replace(tzinfo=UTC)
 
 
 async def test_home_is_where_a_person_has_written_last(house: House) -> None:

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.clock import ManualClock
+from app.memory import daily_log
 from app.memory.daily_log import DailyLog
 
 
@@ -100,3 +101,21 @@ def test_the_logs_on_disk(tmp_path: Path) -> None:
     ]
     (folder / "2026-01-05.md").write_text("other")
     assert log.files()[1].digest != found[1].digest and log.files()[0] == found[0]
+
+
+def test_what_did_not_change_is_read_once_whoever_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beat looks at the logs of everybody: what it costs must not grow with what they have written."""
+    log, _ = log_at(tmp_path, NOON)
+    hers = tmp_path / "people" / "ann" / "memory"
+    hers.mkdir(parents=True)
+    for name in ("2026-01-04.md", "2026-01-05.md"):
+        (hers / name).write_text("12345")
+    read: list[str] = []
+    monkeypatch.setattr(daily_log, "_log_file", lambda path, prefix: read.append(prefix + path.name))
+    for zone in ("UTC", "Europe/Paris"):
+        log.of(hers, ZoneInfo(zone), "ann/").files()
+    assert read == ["ann/2026-01-04.md", "ann/2026-01-05.md"]
+    (hers / "2026-01-05.md").write_text("other words")
+    (hers / "2026-01-04.md").unlink()
+    log.of(hers, ZoneInfo("UTC"), "ann/").files()
+    assert read[2:] == ["ann/2026-01-05.md"]

@@ -16,7 +16,7 @@ import pytest
 from app.agent.tool import Tool, ToolResult
 from app.errors import BadInput
 from tools import background, background_records, identity
-from tools.background import end_background, start
+from tools.background import end_background, plan, start
 from tools.background_records import Background, is_running, records
 from tools.background_tools import background_tools
 from tools.identity import identity_of
@@ -53,7 +53,8 @@ async def nothing_left(workspace: Path) -> AsyncIterator[None]:
 
 
 def begin(workspace: Path, command: str) -> Background:
-    return start(workspace, command, ["bash", "-c", command], workspace, child_environment(ENVIRONMENT), NOW)
+    planned = plan(workspace, command, NOW)
+    return start(workspace, planned, ["bash", "-c", command], workspace, child_environment(ENVIRONMENT))
 
 
 def running(workspace: Path) -> list[str]:
@@ -167,10 +168,11 @@ async def test_it_survives_the_death_of_the_service_and_is_found_again(
     os.mkfifo(workspace / "gate")
     script = (
         "import os, sys, signal; from datetime import UTC, datetime; from pathlib import Path\n"
-        "from tools.background import start\n"
+        "from tools.background import plan, start\n"
         "root = Path(sys.argv[1])\n"
         "for command in ('read x < gate; exit 5', 'sleep 100'):\n"
-        "    start(root, command, ['bash', '-c', command], root, {'PATH': os.environ['PATH']}, datetime.now(UTC))\n"
+        "    planned = plan(root, command, datetime.now(UTC))\n"
+        "    start(root, planned, ['bash', '-c', command], root, {'PATH': os.environ['PATH']})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script, str(workspace)], cwd=ROOT)

@@ -14,19 +14,21 @@ from app.agent.context.state_block import open_work
 from app.agent.delegation.commands import observe_commands
 from app.agent.delegation.supervise import run_monitor
 from app.agent.heartbeat.beat import run_beat
+from app.agent.think import think
 from app.agent.tool import Toolbox
+from app.sessions import calls
 from app.tables import messages, observations
 from app.web.state import state
 from app.work import ledger, supervision
 from app.work.observation import Kind
 from app.work.projection import Truth
 from app.work.watching import Watching
-from tests.unit.house import SESSION, DirectSteps, House, begin, make_house, run_id
+from tests.unit.house import HOME, SESSION, DirectSteps, House, ask, begin, make_house, run_id, wishes
 from tests.unit.work.test_work_tools import Turn
 from tools.background import end_background
 from tools.background_records import find
 from tools.background_tools import background_tools
-from tools.background_watch import GONE, Commands
+from tools.background_watch import GONE, NO_TRACE, Commands
 from tools.hiding import hiding
 from tools.shell import bash_tool
 
@@ -148,6 +150,68 @@ async def test_one_that_ended_with_the_service_is_told_after_the_restart(home: H
     again = home.rebooted()
     await observe_commands(replace(again.harness, commands=home.harness.commands))
     assert await truth(home, task_id) is Truth.FAILED and "ended when the service stopped" in told(home)[0]
+
+
+async def killed_in_the_call(house: House, monkeypatch: pytest.MonkeyPatch, before: str) -> tuple[House, str]:
+    """A call to start a command, whose process dies before `before`; what the next process finds."""
+    monkeypatch.setattr(f"tools.shell.{before}", die)
+    turn = Turn(house, await begin(house))
+    house.model.answers = [wishes(("bash", {"command": f"{GATE}; true", "background": True}))]
+    await think(house.harness, turn.flow, ask())
+    with pytest.raises(Killed):
+        await turn.again("bash")
+    monkeypatch.undo()
+    again = house.rebooted()
+    again = replace(again, harness=replace(again.harness, commands=house.harness.commands))
+    return again, str(house.rows(observations.select())[0].task_id)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it."""
+
+
+def die(*_: Any) -> Any:
+    raise Killed
+
+
+async def close_dead(house: House) -> None:
+    await house.db.write(calls.close_dead, HOME, house.harness.boot_id, house.clock.now())
+
+
+async def test_killed_before_it_ran_the_ledger_has_it_and_its_conversation_is_told(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, task_id = await killed_in_the_call(home, monkeypatch, "start")
+    assert await kinds(home, task_id) == [Kind.STARTED]
+    assert await observe_commands(again.harness) == {"looked": 0, "ended": 0}, "its call may still be at it"
+    await close_dead(again)
+    await observe_commands(again.harness)
+    assert await truth(home, task_id) is Truth.FAILED and NO_TRACE in told(home)[0]
+
+
+async def test_killed_before_its_call_ended_it_is_known_with_its_process(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, task_id = await killed_in_the_call(home, monkeypatch, "look")
+    await close_dead(again)
+    await observe_commands(again.harness)
+    assert await truth(home, task_id) is Truth.WAITING_EXTERNAL
+    await gone(home, "b1")
+    await observe_commands(again.harness)
+    assert await truth(home, task_id) is Truth.COMPLETED and len(told(home)) == 1
+
+
+async def test_one_that_cannot_be_started_has_failed_and_its_call_tells_it(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise OSError("no process is left")
+
+    monkeypatch.setattr("tools.shell.start", broken)
+    _, task_id = await start(home, "true")
+    assert await kinds(home, task_id) == [Kind.STARTED, Kind.BLOCKED_CONFIRMED]
+    await observe_commands(home.harness)
+    assert await truth(home, task_id) is Truth.FAILED and told(home) == []
 
 
 async def test_one_whose_record_is_gone_has_ended(home: House) -> None:

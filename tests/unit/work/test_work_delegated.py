@@ -1,6 +1,7 @@
 """Delegated tasks write to the same ledger: they begin, get on, end and are cancelled there, once."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from app.agent import attend as attend_module
 from app.agent.act import act, observe
 from app.agent.delegation.answered import answer
+from app.agent.delegation.delegated import follow
 from app.agent.delegation.pulse import Pulse, note_pulse, note_tool
 from app.agent.delegation.report import report
 from app.agent.delegation.supervise import run_monitor
@@ -22,10 +24,12 @@ from app.agent.think import think
 from app.agent.tool import Effect, Toolbox, ToolContext, tool
 from app.db import Tx
 from app.events import SubagentSpawn
+from app.sessions.tasks import OPEN
 from app.tables import observations, supervision
+from app.tables import tasks as task_rows
 from app.web.state import state
 from app.work import ledger
-from app.work.observation import Kind, Observation
+from app.work.observation import Branch, Kind, Observation
 from app.work.projection import Truth
 from app.work.watching import Watching
 from tests.unit.agent.test_agent_commands import say
@@ -110,6 +114,76 @@ async def test_one_that_is_cancelled_is_given_up(house: House) -> None:
     await report(house.harness, spawned(house), "too late", True)
     assert await seen(house) == [Kind.STARTED, Kind.OWNER_REPLY_RECORDED]
     assert (await house.db.read(ledger.derived, row(house).id)).truth_state is Truth.ABANDONED
+
+
+async def _begins(house: House) -> None:
+    await child(house)
+
+
+async def _gets_on(house: House) -> None:
+    await works(house, await child(house), "look", at="sea")
+
+
+async def _ends(house: House) -> None:
+    await report(house.harness, spawned(house), "There are 12.", True)
+
+
+async def _fails(house: House) -> None:
+    await report(house.harness, spawned(house), "I could not.", False)
+
+
+async def _is_cancelled(house: House) -> None:
+    await OpenTasks(house.harness, SESSION).cancel(row(house).id)
+
+
+async def _is_said_to_be_done(house: House) -> None:
+    await reply(house, Branch.DONE)
+
+
+async def _is_given_up(house: House) -> None:
+    await reply(house, Branch.GIVEN_UP)
+
+
+async def reply(house: House, branch: Branch) -> None:
+    seen = Observation(
+        row(house).id, Kind.OWNER_REPLY_RECORDED, "r", house.clock.now(), "owner", data={"branch": branch}
+    )
+    with house.tx() as tx:
+        answer(tx, house.harness, seen)
+
+
+Deed = Callable[[House], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("story", "state"),
+    [
+        ([], "waiting"),
+        ([_begins], "running"),
+        ([_begins, _gets_on], "running"),
+        ([_begins, _ends], "done"),
+        ([_begins, _fails], "failed"),
+        ([_begins, _is_cancelled, _ends], "cancelled"),
+        ([_is_cancelled], "cancelled"),
+        ([_is_cancelled, _begins], "cancelled"),
+        ([_fails], "failed"),
+        ([_begins, _is_said_to_be_done, _ends], "done"),
+        ([_begins, _is_given_up, _ends], "cancelled"),
+    ],
+    ids=lambda one: "-".join(deed.__name__.strip("_") for deed in one) if isinstance(one, list) else one,
+)
+async def test_the_row_of_an_order_can_be_made_again_from_the_ledger(
+    house: House, story: list[Deed], state: str
+) -> None:
+    await delegate(house)
+    for deed in story:
+        await deed(house)
+    before = row(house)
+    assert before.state == state and (before.ended_at is None) == (state in OPEN)
+    with house.tx() as tx:
+        tx.execute(task_rows.update().values(state="waiting", ended_at=None))
+        follow(tx, house.harness, before.id)
+    assert row(house).state == state and (row(house).ended_at is None) == (before.ended_at is None)
 
 
 async def test_one_that_a_turn_waits_for_is_in_the_ledger_and_nobody_is_asked(house: House) -> None:
@@ -204,8 +278,8 @@ async def test_in_a_step_of_a_goal_each_tool_is_progress_of_the_step(goal_house:
     ] * 3  # fmt: skip
 
 
-@pytest.mark.parametrize("branch", ["B", "E"])
-async def test_the_owners_word_ends_the_sub_agent_too(house: House, branch: str) -> None:
+@pytest.mark.parametrize(("branch", "state"), [("B", "done"), ("E", "cancelled")])
+async def test_the_owners_word_ends_the_sub_agent_too(house: House, branch: str, state: str) -> None:
     """The row of the task and the ledger tell the same story, whoever ends it."""
     await delegate(house)
     await child(house)
@@ -213,7 +287,7 @@ async def test_the_owners_word_ends_the_sub_agent_too(house: House, branch: str)
         row(house).id, Kind.OWNER_REPLY_RECORDED, "w", house.clock.now(), "owner", data={"branch": branch}
     )
     derived, events = await house.db.write(answer, house.harness, word)
-    assert derived.is_terminal and row(house).state == "cancelled"
+    assert derived.is_terminal and row(house).state == state
     assert [event["name"] for event in events] == ["agent.task.cancelled"]
     await report(house.harness, spawned(house), "too late", True)
     assert await house.db.read(ledger.derived, row(house).id) == derived
