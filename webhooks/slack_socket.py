@@ -68,10 +68,7 @@ async def listen(open_socket: Open, take: Take, clock: Clock) -> None:
             leaving.add(reading)
             reading.add_done_callback(leaving.discard)
             reading.add_done_callback(_seen)
-            if await _replaced_first(reading, replaced):
-                failures = 0
-                continue
-            if not _goes_on(reading):
+            if not await _replaced_first(reading, replaced) and not _goes_on(reading):
                 return
             steady = (clock.now() - began).total_seconds() >= STEADY_AFTER_S
             failures = 0 if steady else failures + 1

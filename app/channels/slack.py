@@ -17,7 +17,7 @@ import httpx
 from app.channels.channel import TOO_LARGE, Absent, Fetched, Later, Part, Refused, SendResult, Sent, Unknown
 from app.channels.slack_api import BLOCK_FAULTS, READ_S, UPLOAD_S, Answer, Said, SlackApi, result_of, unheard
 from app.channels.slack_commands import as_typed
-from app.channels.slack_format import blocks_of, notice, render
+from app.channels.slack_format import blocks_of, caption, notice, render
 from app.channels.slack_mrkdwn import escaped
 from app.channels.slack_setup import set_up
 from app.channels.slack_socket import Socket, connect
@@ -202,7 +202,7 @@ class SlackChannel:
             files=[{"id": file_id, "title": opened.name}],
             channel_id=destination.chat_id,
             thread_ts=destination.thread_id,
-            initial_comment=str(part.get("caption") or "") or None,
+            initial_comment=caption(str(part.get("caption") or "")) or None,
         )
         return result_of(done, {"fileId": file_id, "chatId": destination.chat_id})
 

@@ -108,6 +108,11 @@ def _actions(row: list[dict[str, str]], number: int) -> dict[str, Any]:
     return {"type": "actions", "elements": buttons}
 
 
+def caption(markdown: str) -> str:
+    """Words beside a file in Slack's own markup, cut where they are very long; they can call nobody."""
+    return "\n".join(notice(part) for part in render(markdown)[:1])
+
+
 def notice(part: Part) -> str:
     """The text beside the blocks, for notifications and readers aloud."""
     text = str(part["text"])

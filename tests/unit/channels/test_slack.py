@@ -239,9 +239,11 @@ async def test_where_there_is_no_preview_the_answer_stands_by_itself_and_a_word_
 
 async def test_a_file_goes_through_the_current_upload(slack, channel, tmp_path: Path):
     (tmp_path / "a.txt").write_text("content")
-    part = {"file": "a.txt", "name": "report.txt", "caption": "Here & there", "key": "K", "since": SINCE}
+    words = "Here **& there**, <!channel>"
+    part = {"file": "a.txt", "name": "report.txt", "caption": words, "key": "K", "since": SINCE}
     assert isinstance(await channel.send(THREAD, part), Sent)
     (message,) = slack.said("C1")
+    assert message["text"] == "Here *&amp; there*, &lt;\u200b!channel&gt;", "a caption calls nobody either"
     assert message["files"][0]["name"] == "report.txt" and message["thread_ts"] == THREAD.thread_id
     (put,) = slack.calls("upload")
     assert put.params["file"] == {"filename": "report.txt", "size": 7}

@@ -173,6 +173,25 @@ async def test_the_old_connection_is_read_until_slack_closes_it(sockets: Sockets
     assert sockets.heard == [["E1"], ["E2"]] and sockets.most == 2
 
 
+async def test_slack_that_asks_again_and_again_is_not_stormed(
+    sockets: Sockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Any] = []
+
+    class Noted(tuple[float, ...]):
+        def __getitem__(self, number: Any) -> Any:
+            failures.append(number)
+            return 0.0
+
+    monkeypatch.setattr(slack_socket, "PAUSES_S", Noted((0.0, 1.0, 2.0)))
+    asks = {"type": "disconnect", "reason": "too_many_websockets"}
+    sockets.acts = [[asks, "close"], [asks, "close"], [asks, "close"], [envelope("E1")]]
+    taker = Taker()
+    async with listening(sockets, taker):
+        await until(lambda: taker.texts)
+    assert failures == [1, 2, 2]
+
+
 @pytest.mark.parametrize("why", ["a token that is refused", "switched off"])
 async def test_where_no_try_can_help_it_ends_with_a_sentence(
     sockets: Sockets, caplog: pytest.LogCaptureFixture, why: str
