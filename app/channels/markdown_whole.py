@@ -53,7 +53,7 @@ def _links(markdown: str) -> Iterator[Change]:
     for event, span in pyromark.events_with_range(markdown, options=OPTIONS):
         match event:
             case {"Start": {"Link": tag} | {"Image": tag}}:
-                label = span["start"] + source[span["start"] : span["end"]].index(b"[") + 1
+                label = source.find(b"[", span["start"]) + 1  # an address in angle brackets has none, and is left alone
                 inside.append((tag if tag["link_type"] in REFERRING else None, label, label))
                 continue
             case {"End": "Link" | "Image"}:

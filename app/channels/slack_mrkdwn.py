@@ -15,6 +15,7 @@ from app.channels.markdown_whole import OPTIONS
 BLOCKS = {"Paragraph", "Heading", "BlockQuote", "List", "Item", "CodeBlock", "Table", "HtmlBlock", "Rule"}
 MARKS = {"Strong": "*", "Emphasis": "_", "Strikethrough": "~"}
 RULE = "———"
+LANGUAGE = re.compile(r"[A-Za-z0-9+#._-]{0,20}")
 LINKED = re.compile(r"(?:https?://|mailto:)\S+", re.IGNORECASE)
 
 
@@ -83,7 +84,7 @@ def _block(node: Node) -> str:
         case "List":
             return "\n".join(_item(item, _number(node, place)) for place, item in enumerate(node.parts))
         case "CodeBlock":
-            return fenced(_plain(node.parts).rstrip("\n"))
+            return fenced("\n".join(one for one in (_info(node), _plain(node.parts).rstrip("\n")) if one))
         case "Table":
             return fenced(table(node))
         case "HtmlBlock":
@@ -91,6 +92,12 @@ def _block(node: Node) -> str:
         case "Rule":
             return RULE
     return _flow(node.parts, "\n") if node.kind == "Item" else _inline(node.parts)
+
+
+def _info(code: Node) -> str:
+    """What stands behind the signs that open a block of code, if it is more than the name of a language."""
+    info = str(code.about.get("Fenced") or "") if isinstance(code.about, dict) else ""
+    return "" if LANGUAGE.fullmatch(info) else info
 
 
 def fenced(text: str) -> str:

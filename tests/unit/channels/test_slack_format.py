@@ -40,6 +40,46 @@ def test_every_part_is_one_that_slack_takes(markdown: str) -> None:
             assert not re.search(r"<!(here|channel|everyone)|<@[UW]\w\w", text)
 
 
+WORD = st.integers(0, 10**6).map(lambda number: f"w{number}")
+AROUND = st.sampled_from(
+    [
+        *(
+            "**{}**",
+            "*{}*",
+            "~~{}~~",
+            "~{}~",
+            "`{}`",
+            "``{}``",
+            "[{}](https://a.example/b)",
+            "![{}](https://a.example/i)",
+        ),
+        *("<b>{}</b>", "<!-- {} -->", "[{}][r]", "[{}]", "<https://a.example/{}>", "{}  \n", "&lt;{}&gt;", "<{}>"),
+    ]
+)
+INLINE = st.recursive(
+    WORD,
+    lambda inner: st.builds(str.format, AROUND, inner) | st.lists(inner, min_size=2, max_size=3).map(" ".join),
+    max_leaves=6,
+)
+BLOCK = st.sampled_from(
+    [
+        *("{}", "# {}", "> {}", "> > {}", "- {}\n  - {}", "```py\n{}\n```", "    {}", "1. {}\n\n   {}", "{}\n==="),
+        *("| a | b |\n|---|---|\n| {} | 2 | {} |", "- [ ] {}\n- [x] {}", "[r]: {}", "[r]: https://x.example/{}"),
+        *("<div>\n{}\n</div>", "> | a |\n> |--|\n> | {} | {} |", "~~~\n{}", "~~~~{}~~~~", "***\n{}"),
+    ]
+)
+
+
+@given(st.lists(st.builds(lambda block, text: block.replace("{}", text), BLOCK, INLINE), max_size=5).map("\n\n".join))
+@example("[r]: w0\n\n<https://a.example/w1>")
+@settings(max_examples=300, deadline=None)
+def test_every_word_is_there_in_both_forms(markdown: str) -> None:
+    words = set(re.findall(r"w\d+", markdown))
+    for form in ("text", "markdown"):
+        shown = "\n".join(part[form] for part in render(markdown))
+        assert words <= set(re.findall(r"w\d+", shown)), form
+
+
 @given(MARKDOWN, st.integers(200, 400))
 @example("```py\n" + "x = 1\n" * 200 + "```", 200)
 @example("> ```\n> code\n" * 30, 200)
