@@ -112,7 +112,7 @@ class Api:
         """For whoever opens a development server's address in a browser."""
         functions = self._server.registry.active()
         apps = sorted({function.app for function in functions})
-        known = f"{len(functions)} functions of {', '.join(apps)} are registered." if apps else _NO_APP
+        known = f"Registered functions: {len(functions)}, of {', '.join(apps)}." if apps else _NO_APP
         return PlainTextResponse(_ABOUT.format(known=known))
 
     async def _health(self, request: Request) -> Response:

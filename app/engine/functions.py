@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from app.engine.cron import Cron
-from app.engine.errors import BadFunction
+from app.engine.errors import BadCron, BadExpression, BadFunction
 from app.engine.expressions import Expression
 from app.engine.ids import function_uuid
 from app.engine.policies.batch import Batch
@@ -108,8 +108,8 @@ def parse_function(app: str, config: Mapping[str, Any]) -> Function:
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadFunction(f"A function of app '{app}' has a configuration that cannot be read: {error!r}.") from None
-    except BadFunction as error:
-        raise BadFunction(f"Function '{config.get('id')}' of app '{app}': {error}") from None
+    except (BadFunction, BadExpression, BadCron) as error:
+        raise type(error)(f"Function '{config.get('id')}' of app '{app}': {error}") from None
 
 
 def _policies(config: Mapping[str, Any]) -> Policies:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.errors import BadFunction
+from app.engine.errors import BadCron, BadExpression, BadFunction
 from app.engine.functions import parse_function
 from app.engine.policies.batch import Batch
 from app.engine.policies.concurrency import Concurrency
@@ -188,4 +188,15 @@ def test_what_cannot_be_read_is_named(policy: dict[str, Any], reason: str) -> No
     config = {"id": "app-f", "triggers": [{"event": "go"}], "steps": {"step": {}}, **policy}
 
     with pytest.raises(BadFunction, match=reason):
+        parse_function("app", config)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "kind"),
+    [({"event": "go", "expression": "event.data.x >"}, BadExpression), ({"cron": "0 0 L * *"}, BadCron)],
+)
+def test_a_function_that_is_refused_is_named(trigger: dict[str, str], kind: type[Exception]) -> None:
+    config = {"id": "app-f", "triggers": [trigger], "steps": {"step": {}}}
+
+    with pytest.raises(kind, match=r"Function 'app-f' of app 'app': .* is not accepted"):
         parse_function("app", config)
