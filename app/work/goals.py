@@ -14,7 +14,7 @@ from sqlalchemy import delete, func, insert, select, update
 from app.db import Tx, insert_if_absent, moment
 from app.events import wire_safe
 from app.goal_tables import goals, seen_files, tries
-from app.tables import turns
+from app.tables import sessions, turns
 from app.work.pipeline import Pipeline
 from app.work.watcher import Entry
 
@@ -110,10 +110,14 @@ def open_goals(tx: Tx) -> Iterator[Goal]:
         offset += PAGE
 
 
-def recent(tx: Tx, limit: int, *, only_open: bool = False) -> list[Goal]:
-    """The newest goals, newest first."""
+def recent(tx: Tx, limit: int, *, only_open: bool = False, session_key: str | None = None) -> list[Goal]:
+    """The newest goals, newest first; with `session_key` those that this conversation is told of."""
     query = select(goals).order_by(goals.c.created_at.desc(), goals.c.id).limit(limit)
-    return [_goal(row) for row in tx.execute(query.where(goals.c.closed_at.is_(None)) if only_open else query)]
+    if only_open:
+        query = query.where(goals.c.closed_at.is_(None))
+    if session_key is not None:
+        query = query.where(goals.c.session_id.in_(select(sessions.c.id).where(sessions.c.key == session_key)))
+    return [_goal(row) for row in tx.execute(query)]
 
 
 def _goal(row: Any) -> Goal:

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,15 @@ def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Coll
         raise BadInput(f"{FILE}: settle: {data['settle']!r} is no length of time; accepted: {DURATION}") from error
     roots = [os.path.realpath(root) for root in (workspace, *allowed)]
     paths = [_real(folder, workspace) for folder in folders]
+    return Watching(_watches(text, tuple(paths), tuple(roots), tuple(pipelines)), settle_s)
+
+
+@functools.lru_cache(maxsize=4)
+def _watches(
+    text: str, paths: tuple[str, ...], roots: tuple[str, ...], pipelines: tuple[str, ...]
+) -> tuple[Watch, ...]:
+    """The folders of the file `text`, which lie at `paths`. Raises BadInput with a line for each fault."""
+    folders = (_loaded(text) or {}).get("folders") or []
     faults = [
         f"{FILE}: folder {place}: {fault}"
         for place, (folder, path) in enumerate(zip(folders, paths, strict=True), 1)
@@ -71,7 +80,7 @@ def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Coll
     ]
     if faults:
         raise BadInput("\n".join(faults))
-    return Watching(tuple(map(_watch, folders, paths)), settle_s)
+    return tuple(map(_watch, folders, paths))
 
 
 def _real(folder: Any, workspace: Path) -> str:
@@ -81,7 +90,7 @@ def _real(folder: Any, workspace: Path) -> str:
     return os.path.realpath(os.path.join(workspace, os.path.expanduser(str(path)))) if named else ""
 
 
-def _faults(folder: Any, path: str, roots: list[str], pipelines: Collection[str]) -> Iterator[str]:
+def _faults(folder: Any, path: str, roots: Sequence[str], pipelines: Collection[str]) -> Iterator[str]:
     if not isinstance(folder, dict) or set(folder) - set(FIELDS):
         yield f"accepted is a mapping of {', '.join(FIELDS)}"
         return

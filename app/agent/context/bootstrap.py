@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, exists, func, or_, select
+from sqlalchemy import Boolean, bindparam, exists, func, or_, select
 
 from app.agent.harness import Harness
 from app.db import Tx, moment
 from app.goal_tables import goals, tries
-from app.tables import observations, rounds, turns, wakes
+from app.sessions import people
+from app.tables import observations, rounds, sessions, turns, wakes
 
 MAX_GOALS = 12
 SHOWN = 3
@@ -17,6 +18,13 @@ MAX_CHARS = 560
 TITLE_CHARS = 60
 
 TITLE = "How things stand as this turn begins, from the records:"
+
+
+IS_TOLD = or_(
+    bindparam("whole", type_=Boolean()),
+    goals.c.session_id.in_(select(sessions.c.id).where(sessions.c.key == bindparam("key"))),
+)
+"""Whether a goal is of those that a conversation knows of: its own, and where it is the operator's, all."""
 
 
 def _facts() -> Any:
@@ -29,7 +37,7 @@ def _facts() -> Any:
         .limit(1)
     )
     due = select(func.min(wakes.c.due_at)).where(wakes.c.session_key == bindparam("key"), wakes.c.state == "open")
-    count = select(func.count()).select_from(goals).where(goals.c.closed_at.is_(None))
+    count = select(func.count()).select_from(goals).where(goals.c.closed_at.is_(None), IS_TOLD)
     return select(
         select(rounds.c.last_at).where(beat).scalar_subquery().label("last_beat"),
         select(rounds.c.next_at).where(beat).scalar_subquery().label("next_beat"),
@@ -53,7 +61,7 @@ def _goals() -> Any:
             running.label("running"),
             completed.label("completed"),
         )
-        .where(or_(goals.c.closed_at.is_(None), goals.c.closed_at > bindparam("since")))
+        .where(or_(goals.c.closed_at.is_(None), goals.c.closed_at > bindparam("since")), IS_TOLD)
         .order_by(goals.c.closed_at.is_not(None), goals.c.rank, goals.c.created_at, goals.c.id)
         .limit(MAX_GOALS)
     )
@@ -64,10 +72,14 @@ GOALS = _goals()
 
 
 def standing(tx: Tx, harness: Harness, session_id: str, session_key: str) -> str:
-    """The block, at most MAX_CHARS long; empty where there is nothing to tell yet. Two queries."""
-    facts = tx.execute(FACTS, {"session": session_id, "key": session_key}).one()
+    """The block, at most MAX_CHARS long; empty where there is nothing to tell yet. Two queries if there are no goals.
+
+    The operator and admins are told of all goals, everybody else of those of his conversation.
+    """
+    facts, rows = _records(tx, harness, session_id, session_key, True)
+    if rows and people.principal_of(tx, session_id, harness.settings.approval_admins).folder:
+        facts, rows = _records(tx, harness, session_id, session_key, False)
     since = _moment(facts.ended)
-    rows = tx.execute(GOALS, {"since": since or harness.clock.now()}).all()
     lines = [*_goal_lines(rows, facts.goals), *_changes(harness, rows, since)]
     if (wake := _moment(facts.wake)) is not None:
         lines.append(f"Next wake of this conversation: {_local(harness, wake)}.")
@@ -76,6 +88,13 @@ def standing(tx: Tx, harness: Harness, session_id: str, session_key: str) -> str
         then = f", next {harness.daily_log.local(following):%H:%M}" if following is not None else ""
         lines.append(f"Heartbeat: last {_local(harness, last)}{then}.")
     return _cut("\n".join([TITLE, *lines]), MAX_CHARS) if lines else ""
+
+
+def _records(tx: Tx, harness: Harness, session_id: str, key: str, whole: bool) -> tuple[Any, Sequence[Any]]:
+    """The row of FACTS, and those of GOALS since the session's last turn."""
+    facts = tx.execute(FACTS, {"session": session_id, "key": key, "whole": whole}).one()
+    since = _moment(facts.ended) or harness.clock.now()
+    return facts, tx.execute(GOALS, {"since": since, "key": key, "whole": whole}).all()
 
 
 def _goal_lines(rows: Sequence[Any], count: int) -> list[str]:

@@ -71,10 +71,9 @@ def scan_watched(harness: Harness) -> list[Scanned]:
     """What lies in the watched folders; none of those that cannot be read now. Blocks."""
     shelf = harness.library.look()
     watching = watching_of(harness, shelf)
-    own = os.path.realpath(harness.workspace.root) if watching.folders else ""
     scanned = []
     for watch in watching.folders:
-        if watch.path.is_relative_to(own) and not watch.path.exists():
+        if not os.path.lexists(watch.path) and watch.path.is_relative_to(os.path.realpath(harness.workspace.root)):
             watch.path.mkdir(parents=True)
         try:
             entries = tuple(scan(watch))

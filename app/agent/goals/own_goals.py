@@ -1,4 +1,7 @@
-"""Goals as the tools of a turn see them: made by a person's turn only, and shown in lines."""
+"""Goals as the tools of a turn see them: made by a person's turn only, and shown in lines.
+
+The operator and admins see all goals, everybody else those that his conversation is told of.
+"""
 
 import asyncio
 import os
@@ -13,9 +16,10 @@ from app.agent.goals.orders import found
 from app.agent.goals.text import line, page
 from app.agent.harness import Harness
 from app.db import Tx
-from app.errors import BadInput, OutsideWorkspace
-from app.sessions import deposit
+from app.errors import BadInput, NotFound, OutsideWorkspace
+from app.sessions import deposit, session
 from app.work import goals
+from app.work.goals import Goal
 
 MACHINE = "Only a turn that a person started may make goals, or what a goal does could make more of them for ever."
 SHOWN = 20
@@ -42,16 +46,18 @@ class OwnGoals:
         made = await make_goal(self.harness, wish)
         if made.fresh:
             return f"Goal {made.goal.id} is made and goes on by itself; goal_status shows how it stands."
+        if not await self.harness.db.read(_may_see, self.flow, made.goal):
+            return f"This content went through {pipeline} before; what came of it is with whoever runs this service."
         told = await self.harness.db.read(_line, made.goal.id)
         return f"This content is a goal already: {told}"
 
     async def listed(self) -> Sequence[str]:
         """A line for each of the newest goals, with its id first."""
-        return await self.harness.db.read(_lines)
+        return await self.harness.db.read(_lines, self.flow)
 
     async def shown(self, goal_id: str) -> str:
         """One goal with its steps. Raises NotFound."""
-        return await self.harness.db.read(_page, goal_id)
+        return await self.harness.db.read(_page, self.flow, goal_id)
 
     def _source(self, path: str) -> str:
         """The whole path of a file that the agent may use: in the workspace, or in a folder of a device."""
@@ -71,9 +77,19 @@ def _line(tx: Tx, goal_id: str) -> str:
     return line(standing_of(tx, found(tx, goal_id)))
 
 
-def _lines(tx: Tx) -> list[str]:
-    return [line(standing_of(tx, goal)) for goal in goals.recent(tx, SHOWN)]
+def _lines(tx: Tx, flow: Flow) -> list[str]:
+    shown = goals.recent(tx, SHOWN, session_key=flow.session_key if flow.principal else None)
+    return [line(standing_of(tx, goal)) for goal in shown]
 
 
-def _page(tx: Tx, goal_id: str) -> str:
-    return page(standing_of(tx, found(tx, goal_id)))
+def _page(tx: Tx, flow: Flow, goal_id: str) -> str:
+    goal = found(tx, goal_id)
+    if not _may_see(tx, flow, goal):
+        raise NotFound(f"There is no goal {goal_id}.")
+    return page(standing_of(tx, goal))
+
+
+def _may_see(tx: Tx, flow: Flow, goal: Goal) -> bool:
+    return not flow.principal or (
+        goal.session_id is not None and session.key_of(tx, goal.session_id) == flow.session_key
+    )

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import bindparam, func, or_, select, update
 
 from app.agent.announce import Chat, notice
 from app.agent.harness import Harness
@@ -115,13 +115,22 @@ def _tell_chat(tx: Tx, harness: Harness, rows: Sequence[Any], now: datetime) -> 
 
 def home_chat(tx: Tx, harness: Harness) -> Any | None:
     """Where the service speaks of its own accord: (session_id, session_key, channel, destination) of the chat in which
-    a person has written last. None if nobody ever did.
+    the operator or an admin has written last, for what it speaks of is theirs; where none of them ever did, of the chat
+    in which anybody has. None if nobody ever did.
     """
-    query = (
-        select(messages.c.session_id, sessions.c.key.label("session_key"), messages.c.channel, messages.c.destination)
-        .join(sessions, sessions.c.id == messages.c.session_id)
-        .where(messages.c.origin == "person", messages.c.channel.in_(list(harness.channels)))
-        .order_by(messages.c.id.desc())
-        .limit(1)
-    )
-    return tx.execute(query).first()
+    by_people = messages.c.origin == "person", messages.c.channel.in_(list(harness.channels))
+    newest = tx.execute(CHAT.where(*by_people).order_by(messages.c.id.desc()).limit(1)).first()
+    if newest is None or _is_operators(tx, harness, newest):
+        return newest
+    last = select(func.max(messages.c.id)).where(*by_people).group_by(messages.c.session_id)
+    chats = tx.execute(CHAT.where(messages.c.id.in_(last)).order_by(messages.c.id.desc())).all()
+    return next((chat for chat in chats if _is_operators(tx, harness, chat)), newest)
+
+
+CHAT = select(
+    messages.c.session_id, sessions.c.key.label("session_key"), messages.c.channel, messages.c.destination
+).join(sessions, sessions.c.id == messages.c.session_id)
+
+
+def _is_operators(tx: Tx, harness: Harness, chat: Any) -> bool:
+    return not people.principal_of(tx, chat.session_id, harness.settings.approval_admins).folder

@@ -6,6 +6,7 @@ some, the model is away for a while, and a phone notes when it rings.
 """
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -215,6 +216,7 @@ def set_wakes(house: House) -> None:
 
 def main() -> None:
     home, template, number = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    gc.freeze()  # as the service does
     with pytest.MonkeyPatch.context() as patch:
         scrub(patch)
         patch.setattr(people, "OPERATORS", (*people.OPERATORS, "test"))
