@@ -127,14 +127,19 @@ class SlackChannel:
         return await self._api.call("chat.postMessage", **params)
 
     async def _reply(self, url: str, part: Part) -> SendResult:
-        """Answer a slash command where the bot is no member: only who gave it sees that, and only for half an hour."""
+        """Answer a slash command where the bot is no member: only who gave it sees that, and only for half an hour.
+
+        Nobody can look for it there, and to see it twice is better than not at all.
+        """
         if not self._is_slacks(url):
             return Refused("The address for the answer does not lie at Slack.")
         body = {"response_type": "ephemeral", "text": notice(part), "blocks": blocks_of(part, plain=True)}
         said = await self._api.request("POST", url, token="", json=body)
-        if isinstance(said, Answer) and said.status == httpx.codes.OK:
+        if not isinstance(said, Answer):
+            return Later(None, said.reason)
+        if said.status == httpx.codes.OK:
             return Sent({"ephemeral": True})
-        return Refused(said.reason) if isinstance(said, Answer) else said
+        return Later(said.wait_s, said.reason) if said.is_busy or said.is_doubtful else Refused(said.reason)
 
     async def whisper(self, url: str, text: str) -> bool:
         """Say `text` to who has just pressed a button or given a command, at the address that Slack gave for that.

@@ -83,6 +83,8 @@ class SlackServer(FakeServer):
         if request.path.startswith("/files/"):
             return self._file(request)
         if request.path.startswith("/commands/"):
+            if (entry := self.take({"method": "response_url", "chat": ""})) is not None:
+                return _failure(entry)
             self.ephemeral.append(request.params())
             return Reply(body={"ok": True})
         method = request.path.rpartition("/")[2]

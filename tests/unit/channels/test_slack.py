@@ -194,6 +194,22 @@ async def test_a_command_has_no_message_to_react_to(slack, channel):
     assert slack.calls("reactions.add") == []
 
 
+async def test_an_answer_that_only_its_asker_sees_is_not_lost_either(slack, channel):
+    slack.gone = {"C9"}
+    there = Destination(chat_id="C9", reply_url=f"{slack.url}/commands/T1/1/x")
+    for fault, result in (
+        ({"kind": "rate_limit", "retry_after": 9}, Later(9.0, "Slack says ratelimited.")),
+        ({"kind": "server_error"}, Later(None, "Slack answered with status 500.")),
+    ):
+        slack.script(fault | {"method": "response_url"})
+        assert await channel.send(there, PART) == result
+    slack.script({"method": "response_url", "kind": "drop_before"})
+    assert isinstance(await channel.send(there, PART), Later), "to see it twice is better than not at all"
+    assert await channel.send(there, PART) == Sent({"ephemeral": True})
+    elsewhere = Destination(chat_id="C9", reply_url="https://elsewhere.example/x")
+    assert isinstance(await channel.send(elsewhere, PART), Refused)
+
+
 async def test_a_preview_is_one_message_that_the_answer_takes_over(slack, channel):
     shown = await channel.preview(THREAD, "I am", None)
     assert await channel.preview(THREAD, "I am thin", shown) == shown
