@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from app.agent.harness import Harness
 from app.agent.people import forgetting
 from app.agent.people.gate import make_code
+from app.agent.people.shutting_out import shut_out
 from app.db import Tx, moment
 from app.errors import NotFound
 from app.sessions import people, person_records
@@ -38,7 +39,10 @@ def people_router(harness: Harness, runs: Runs) -> APIRouter:
 
     @router.post("/api/people/{person_id}/revoke")
     async def revoke(person_id: str) -> dict[str, Any]:
-        await harness.db.write(_revoke, harness, person_id)
+        channel, _, number = person_id.partition(":")
+        if channel not in harness.settings.allow_lists or not number:
+            raise NotFound(f"There is nobody called {person_id}; accepted: channel:id, as `moab people` lists them.")
+        await shut_out(harness, person_id)
         return {"id": person_id, "state": people.State.REVOKED}
 
     @router.get("/api/people/{person_id}/export")
@@ -100,10 +104,3 @@ def _listed(tx: Tx) -> list[dict[str, Any]]:
         }
         for row in people.listed(tx)
     ]
-
-
-def _revoke(tx: Tx, harness: Harness, person_id: str) -> None:
-    channel, _, number = person_id.partition(":")
-    if channel not in harness.settings.allow_lists or not number:
-        raise NotFound(f"There is nobody called {person_id}; accepted: channel:id, as `moab people` lists them.")
-    people.revoke(tx, person_id, harness.clock.now())

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,11 +10,15 @@ from app.agent.flow import Flow
 from app.agent.goals.folders import scan_folders
 from app.agent.goals.own_goals import OwnGoals
 from app.agent.heartbeat.telling import home_chat
+from app.agent.people.shutting_out import shut_out
 from app.agent.receive import receive
 from app.errors import NotFound
 from app.events import Sender
 from app.goal_tables import goals
-from app.sessions import people
+from app.sessions import people, session, tasks
+from app.work import goals as work_goals
+from app.work import ledger, supervision, tracking, wakes
+from app.work.observation import Kind, Observation
 from tests.unit.house import House, message, run_id
 from tests.unit.work.goal_house import put_pipeline
 
@@ -106,3 +111,32 @@ async def test_where_no_operator_ever_wrote_it_is_who_wrote_last(home: House) ->
     with home.tx() as tx:
         chat = home_chat(tx, home.harness)
     assert chat is not None and chat.session_key == ANN
+
+
+async def test_nothing_goes_out_to_who_is_shut_out(home: House) -> None:
+    """His wakes, tasks and goals end with it; those of others go on."""
+    waits = "steps:\n  - {id: a, action: exec, command: 'true'}\n"
+    put_pipeline(home, "waits", waits)
+    for number, who in enumerate((ANN, BOB), 1):
+        flow = await say(home, who, number)
+        place = {"channel": "test", "destination": {"chatId": who}, "reason": "the news", "zone": "UTC"}
+        now = home.clock.now()
+        wake: dict[str, Any] = {"id": f"w{number}", "session_id": flow.session_id, "session_key": who, "step_key": "t"}
+        wake |= {"run_id": flow.run_id, "due_at": now, "created_at": now} | place
+        opening = Observation(f"k{number}", Kind.STARTED, "k", now, "owner", data={"goal": "x", "owner": who})
+        task: dict[str, Any] = {"session_id": flow.session_id, "run_id": flow.run_id, "step_key": "d", "model": None}
+        with home.tx() as tx:
+            wakes.add(tx, wakes.Wake(**wake))
+            tracking.start(tx, opening)
+            tasks.add(tx, f"t{number}", mode="scheduled", task="count", due_at=now, now=now, **task)
+        await goals_of(home, flow).make("tool#1.0", "waits", "", "")
+    await shut_out(home.harness, ANN)
+    for _ in range(2):  # whoever is shut out once more
+        await shut_out(home.harness, ANN)
+    with home.tx() as tx:
+        assert [wake.id for wake in wakes.all_open(tx)] == ["w2"]
+        assert {
+            watch.owner_key for watch in supervision.everything(tx) if not ledger.derived(tx, watch.task_id).is_terminal
+        } == {BOB}
+        assert [row.id for row in tasks.open_of_key(tx, ANN) + tasks.open_of_key(tx, BOB)] == ["t2"]
+        assert {goal.session_id for goal in work_goals.open_goals(tx)} == {session.find(tx, BOB)}
