@@ -113,8 +113,8 @@ def check_tools(service: Service, chat: Chat, failpoint: str) -> None:
 def stories(nursery: Nursery, stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """All stories, told a few at a time: most of their time is waiting for disks and processes."""
 
-    def told(failpoint: str, number: int) -> None:
-        service = Service(nursery, stage, tmp_path_factory.mktemp("kill") / "home")
+    def told(failpoint: str, folder: Path) -> None:
+        service = Service(nursery, stage, folder / "home")
         try:
             if failpoint.startswith(BESIDE):
                 tell_of_reads(service, failpoint.removeprefix(BESIDE))
@@ -127,7 +127,9 @@ def stories(nursery: Nursery, stage: Stage, tmp_path_factory: pytest.TempPathFac
             service.close()
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        begun = {(f, n): pool.submit(told, f, n) for n in range(ROUNDS) for f in STORIES}
+        # The folders are made here, by one thread: pytest makes the one that holds them when it is first asked.
+        folders = {(f, n): tmp_path_factory.mktemp("kill") for n in range(ROUNDS) for f in STORIES}
+        begun = {story: pool.submit(told, story[0], folder) for story, folder in folders.items()}
         yield lambda failpoint, number: begun[failpoint, number].result()
         pool.shutdown(cancel_futures=True)
 
