@@ -1,22 +1,31 @@
 """A function with an idempotency key: of two events with one key the second starts nothing. No recording."""
 
-import os
 from typing import Any
 
 from tests.engine.lab import Lab
 from tests.engine.scenarios import inside
+from tests.engine.scenarios.address import Address
 from tests.engine.scenarios.scenario import Scenario, Send
 
-#: The key counts for a day, and a server may be asked again before.
-_KEY = os.urandom(4).hex()
+_KEYS = ("one", "one", "other")
+
+
+async def play(server: Address) -> Any:
+    """A key counts for a day, and a server may be asked again before: so each session has its own."""
+    keys = [f"{key}-{server.session}" for key in _KEYS]
+    ids = [await server.send("rec/idem", {"key": key, "n": number}) for number, key in enumerate(keys)]
+
+    async def numbers() -> Any:
+        return [[status, {"key": _KEYS[output["n"]], "n": output["n"]}] for status, output in await server.ends(ids)]
+
+    return await server.until(numbers, SCENARIO.ends)
+
+
 SCENARIO = Scenario(
     "idem",
-    [["Completed", {"key": _KEY, "n": 1}], ["Completed", {"key": f"{_KEY}-other", "n": 3}]],
-    sent=(
-        Send(0, {"name": "rec/idem", "data": {"key": _KEY, "n": 1}}),
-        Send(0, {"name": "rec/idem", "data": {"key": _KEY, "n": 2}}),
-        Send(0, {"name": "rec/idem", "data": {"key": f"{_KEY}-other", "n": 3}}),
-    ),
+    [["Completed", {"key": "one", "n": 0}], ["Completed", {"key": "other", "n": 2}]],
+    sent=tuple(Send(0, {"name": "rec/idem", "data": {"key": key, "n": number}}) for number, key in enumerate(_KEYS)),
+    play=play,
 )
 
 
