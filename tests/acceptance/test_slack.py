@@ -168,6 +168,21 @@ def test_killed_in_the_moment_in_which_a_preview_is_shown_there_is_one_message(
     check_transcripts(service)
 
 
+@pytest.mark.parametrize("kind", ["drop_after", "error_after", "drop_before"])
+def test_a_preview_whose_answer_is_lost_is_replaced_all_the_same(
+    make_service: MakeService, slack: SlackStage, kind: str
+) -> None:
+    service = make_service(**slack.settings(), PREVIEW_ANSWERS="true").start()
+    chat = slack.chat()
+    service.stage.script(chat.tag, {"text": STORY, "piece_delay_s": 0.25, "times": 1})
+    slack.slack.script({"method": MAIN, "chat": chat.id, "kind": kind})
+    assert deliver(service, chat.payload("tell me a story")) == 200
+    service.settle(60)
+    assert slack.replies(chat) == [STORY]
+    assert len(slack.attempts(chat)) == (2 if kind == "drop_before" else 1)
+    check_transcripts(service)
+
+
 # Ambiguous send (lost response) -> look up by metadata where the platform allows.
 @pytest.mark.parametrize("failpoint", ["deposit.committed", "finish.committed", "send.claimed", "send.accepted",
                                        "send.recorded"])  # fmt: skip
