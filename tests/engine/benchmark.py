@@ -1,12 +1,13 @@
 """What the engine costs, measured on a real file and printed as JSON; run by `moab bench engine`.
 
 A step's time is from the first line of one step's body to the first line of the next. The engine's share is the
-time from the end of one call of the SDK to the beginning of the next.
+time from the end of one call of the SDK to the beginning of the next; the disk's flush, in it once, is told beside it.
 """
 
 import asyncio
 import hashlib
 import json
+import os
 import resource
 import statistics
 import sys
@@ -31,6 +32,7 @@ STEPS, BYTES = 50, 2_000
 ROUNDS, STARTS, BURSTS = 8, 100, 4
 RUNS, RUN_STEPS = 50, 5
 LONG = 1_000
+FLUSHES, FLUSH_BYTES = 200, 16_000
 SLEEPERS, IDLE_S, SPREAD_S = 10_000, 3.0, 40.0
 _AT = (1, 100, 1_000)
 
@@ -121,6 +123,20 @@ async def shares(lab: Lab, timed: Timed) -> dict[str, float]:
     return {f"engine_share_ms_{at}": round(statistics.median(around[at]), 3) for at in _AT}
 
 
+def flush_ms(folder: Path) -> float:
+    """The median time in which this disk takes in what a step writes, in a file that gets no longer."""
+    taken, page = [], b"x" * FLUSH_BYTES
+    with (folder / "flush").open("wb", buffering=0) as file:
+        file.write(bytes(FLUSH_BYTES * FLUSHES))
+        os.fsync(file.fileno())
+        for number in range(FLUSHES):
+            began = time.perf_counter()
+            os.pwrite(file.fileno(), page, number * FLUSH_BYTES)
+            os.fdatasync(file.fileno())
+            taken.append((time.perf_counter() - began) * 1000)
+    return statistics.median(taken)
+
+
 async def fill(path: Path, wake: float) -> None:
     """A file with ten thousand sleeping runs, as an earlier process would have left it."""
     store, function, step = Store(path), "rec-sleeper", hashlib.sha1(b"s", usedforsecurity=False).hexdigest()
@@ -198,7 +214,7 @@ async def long(folder: Path) -> dict[str, float]:
     timed = Timed(lab.app._app)
     lab.app = timed  # type: ignore[assignment]
     await lab.start()
-    figures = await shares(lab, timed)
+    figures = await shares(lab, timed) | {"flush_ms": round(flush_ms(folder), 3)}
     await lab.engine.stop()
     return figures | await sleepers(folder)
 
