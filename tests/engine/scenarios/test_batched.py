@@ -18,7 +18,7 @@ async def play(server: Address) -> Any:
     ids = await SCENARIO.send_to(server)
 
     async def in_any_order() -> Any:
-        return [[status, sorted(output, key=json.dumps)] for status, output in await server.ends(ids)]
+        return [[status, sorted(output or [], key=json.dumps)] for status, output in await server.ends(ids)]
 
     return await server.until(in_any_order, ENDS)
 
