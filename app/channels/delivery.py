@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from app.channels import outbox
-from app.channels.channel import Absent, Channel, Later, SendResult, Sent, Unknown
+from app.channels.channel import Absent, Channel, Later, Refused, SendResult, Sent, Unknown
 from app.channels.outbox import Blocked, Delivery
 from app.clock import Clock
 from app.db import Database, Tx
 from app.failpoints import reach
+from app.sentences import Sentence, retell, say
+
+NOT_SENT = Sentence("The file {name} could not be sent: {reason}")
 
 log = logging.getLogger("moab.channels")
 
@@ -48,7 +51,7 @@ async def deliver_next(
         reach("send.claimed")
         result = await _send(channel, claimed)
         reach("send.accepted")
-    rest = await database.write(_record, claimed, result, chat, clock.now())
+    rest = await database.write(_record, channel, claimed, result, chat, clock.now())
     reach("send.recorded")
     if not isinstance(result, Sent):
         _log(claimed, result)
@@ -80,14 +83,37 @@ async def _find(channel: Channel | None, delivery: Delivery, doubt: Unknown) -> 
 
 
 def _record(
-    tx: Tx, delivery: Delivery, result: SendResult | Absent | Doubt, chat: str, now: datetime
+    tx: Tx, channel: Channel | None, delivery: Delivery, result: SendResult | Absent | Doubt, chat: str, now: datetime
 ) -> datetime | None:
     """Write the outcome down; when the next part of the chat is due, or None."""
     if isinstance(result, Doubt):
         outbox.doubt(tx, delivery, result.asked, now)
     else:
         outbox.record(tx, delivery, result, now)
+    if isinstance(result, Refused) and channel is not None and outbox.is_handed_over(delivery):
+        _say_not_sent(tx, channel, delivery, result.reason, now)
     return outbox.next_due(tx, chat)
+
+
+def _say_not_sent(tx: Tx, channel: Channel, delivery: Delivery, reason: str, now: datetime) -> None:
+    """A file that a tool handed over is taken for sent by the model, and so by who reads its answer."""
+    row = outbox.row_of(tx, delivery.id)
+    language = outbox.language_of(tx, row.session_id)
+    text = say(
+        NOT_SENT, language, name=delivery.part.get("name") or delivery.part["file"], reason=retell(reason, language)
+    )
+    outbox.put(
+        tx,
+        f"not-sent/{delivery.id}",
+        session_id=row.session_id,
+        run_id=row.run_id,
+        kind="notice",
+        channel=delivery.channel,
+        destination=delivery.destination,
+        parts=channel.parts(text),
+        text=text,
+        now=now,
+    )
 
 
 def _wait(until: datetime) -> dict[str, Any]:

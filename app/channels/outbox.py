@@ -232,6 +232,11 @@ def _claim(tx: Tx, row: Any, boot_id: str, now: datetime) -> Delivery:
     return Delivery(row.id, row.channel, destination, part, attempts, doubtful)
 
 
+def is_handed_over(delivery: Delivery) -> bool:
+    """Whether a part is a file that a tool was told to send; one that is an answer read aloud is none."""
+    return str(delivery.part.get("key", "")).startswith("file/") and bool(delivery.part.get("file"))
+
+
 def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetime) -> None:
     """Write down what became of a claimed part. Absent: it was asked for and did not arrive, so it is sent again."""
     values: dict[str, Any]
@@ -256,11 +261,11 @@ def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetim
         mine[1:] = [deliveries.c.state.in_(("sending", "unknown", "pending"))]
     changed = tx.execute(update(deliveries).where(*mine).values(values)).rowcount
     if values["state"] == "unknown" and changed:
-        _say_unknown(tx, _row(tx, delivery.id), now)
+        _say_unknown(tx, row_of(tx, delivery.id), now)
 
 
 def _may_be_repeated(tx: Tx, delivery: Delivery) -> bool:
-    return _row(tx, delivery.id).kind == "notice" and delivery.attempts < NOTICE_TRIES
+    return row_of(tx, delivery.id).kind == "notice" and delivery.attempts < NOTICE_TRIES
 
 
 def _pause(delivery: Delivery) -> float:
@@ -269,7 +274,7 @@ def _pause(delivery: Delivery) -> float:
 
 def doubt(tx: Tx, delivery: Delivery, asked: Absent | Later, now: datetime) -> None:
     """Leave a part whose request got no answer to be asked for, once it has settled or as late as the platform says."""
-    row = _row(tx, delivery.id)
+    row = row_of(tx, delivery.id)
     if (moment(row.created_at) or now) <= now - EXPIRES_AFTER:
         record(tx, delivery, Unknown("the platform could not be asked within 24 hours"), now)
         return
@@ -313,7 +318,7 @@ def _say_unknown(tx: Tx, row: Any, now: datetime) -> None:
         tx.execute(insert(deliveries).values(notice))
 
 
-def _row(tx: Tx, delivery_id: int) -> Any:
+def row_of(tx: Tx, delivery_id: int) -> Any:
     return (tx.execute(select(deliveries).where(deliveries.c.id == delivery_id))).one()
 
 

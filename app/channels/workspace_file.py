@@ -8,6 +8,12 @@ from typing import BinaryIO
 
 from app.channels.channel import Part
 from app.files import open_file
+from app.sentences import Sentence
+
+OUTSIDE = Sentence("{name} lies outside the workspace.")
+UNREADABLE = Sentence("{name} cannot be read any more: {error}.")
+IRREGULAR = Sentence("{name} is not a regular file.")
+OF_SIZE = Sentence("{name} has {size} bytes; {platform} takes 1 to {limit}.")
 
 
 class CannotBeSent(Exception):
@@ -33,15 +39,15 @@ def open_part(root: Path | None, part: Part, limit_bytes: int, platform: str) ->
     path = PurePosixPath(str(part["file"]))
     name = str(part.get("name") or path.name)
     if path.is_absolute() or ".." in path.parts:
-        raise CannotBeSent(f"{name} lies outside the workspace.")
+        raise CannotBeSent(OUTSIDE.format(name=name))
     try:
         file = os.fdopen(open_file(Path(os.path.realpath(root)) / path), "rb")
     except (OSError, ValueError) as error:
-        raise CannotBeSent(f"{name} cannot be read any more: {error}.") from error
+        raise CannotBeSent(UNREADABLE.format(name=name, error=error)) from error
     status = os.fstat(file.fileno())
     if stat.S_ISREG(status.st_mode) and 0 < status.st_size <= limit_bytes:
         return Opened(file, name, status.st_size)
     file.close()
     if not stat.S_ISREG(status.st_mode):
-        raise CannotBeSent(f"{name} is not a regular file.")
-    raise CannotBeSent(f"{name} has {status.st_size} bytes; {platform} takes 1 to {limit_bytes}.")
+        raise CannotBeSent(IRREGULAR.format(name=name))
+    raise CannotBeSent(OF_SIZE.format(name=name, size=status.st_size, platform=platform, limit=limit_bytes))
