@@ -24,9 +24,9 @@ class Ulids:
 
     def new(self) -> str:
         """A new ULID, 26 letters."""
+        now_ms = self._now_ms()
         # The top random bit stays clear, so that counting up within a millisecond has room.
-        fresh = (self._now_ms() << 80) | secrets.randbits(79)
-        self._last = fresh if fresh > self._last and fresh >> 80 > self._last >> 80 else self._last + 1
+        self._last = (now_ms << 80) | secrets.randbits(79) if now_ms > self._last >> 80 else self._last + 1
         return encode_ulid(self._last)
 
 

@@ -3,17 +3,18 @@
 import os.path
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from app.agent.announce import announce
 from app.agent.approvals.closing import close, decided_event, prompt_key, put_notice
-from app.agent.approvals.policy import AT_HOME, FILE
+from app.agent.approvals.policy import AT_HOME, FILE, MACHINE
 from app.agent.approvals.text import ended_text, prompt_of, refused
 from app.agent.flow import Ask, Call, Flow, Observation
 from app.agent.harness import Harness
-from app.agent.heartbeat.night import is_night
+from app.agent.heartbeat.night import is_night, night_end
+from app.agent.heartbeat.telling import is_silent, zone_of
 from app.agent.tool import Effect, Tool
 from app.channels import outbox
 from app.db import Tx
@@ -24,6 +25,9 @@ from app.sessions.approvals import AFTER_APPROVAL, OUTSIDE, Approval, Asked, Sta
 from app.sessions.calls import CallRecord
 from app.sessions.session import OWNED_FOR
 from app.sessions.turns import Outcome
+
+TO_DECIDE = timedelta(hours=1)
+"""How long a person has at least for a request that waited for the morning."""
 
 LOOK_EVERY_S = 300
 """The longest wait between two looks at the row: an event that came too early wakes nobody."""
@@ -76,7 +80,7 @@ def _held(tx: Tx, harness: Harness, flow: Flow, record: CallRecord, wish: Wish) 
         close(tx, harness, row, State.EXPIRED)
         return Observation(kind="done", ok=False)
     if row.state == State.PENDING:
-        return _wait(tx, row, flow, now)
+        return _wait(tx, harness, row, flow, now)
     if row.state in (State.APPROVED, State.USED) and row.digest == bound_to:
         approvals.use(tx, row)
         return None
@@ -143,13 +147,22 @@ def _request(tx: Tx, harness: Harness, flow: Flow, wish: Wish, bound_to: str) ->
     return row
 
 
-def _wait(tx: Tx, row: Approval, flow: Flow, now: datetime) -> Observation:
+def _wait(tx: Tx, harness: Harness, row: Approval, flow: Flow, now: datetime) -> Observation:
     """The turn stays owned until the request is closed: a restart in between must not wake another turn."""
     _wait_for(tx, flow, row)
     left = (row.expires_at - now).total_seconds()
     wait_s = max(1, min(LOOK_EVERY_S, int(left) + 1))
     asks = row.kind != OUTSIDE and not outbox.exists(tx, prompt_key(row))
+    asks = asks and not _waits_for_morning(tx, harness, row, flow, now)
     return Observation(kind="ask", ask=Ask(id=row.id, wait_s=wait_s, prompt=asks))
+
+
+def _waits_for_morning(tx: Tx, harness: Harness, row: Approval, flow: Flow, now: datetime) -> bool:
+    """Whether it is night where the person is, a machine asks, and there is time enough to decide in the morning."""
+    session_id = row.request["sessionId"]
+    if flow.policy.origin != MACHINE or not is_silent(tx, harness, session_id):
+        return False
+    return row.expires_at >= night_end(now, zone_of(tx, harness, session_id), harness.settings.quiet) + TO_DECIDE
 
 
 def _wait_for(tx: Tx, flow: Flow, row: Approval) -> None:

@@ -14,7 +14,7 @@ from app.agent.heartbeat.distillation import distil_log
 from app.db import Tx
 from app.files import DRAFTS
 from app.memory.memory_file import prune_versions
-from app.memory.workspace import OWN_FOLDER
+from app.memory.workspace import OWN_FOLDER, Workspace
 from app.sessions import albums, turns
 from app.tables import backups
 
@@ -40,18 +40,24 @@ async def distil(harness: Harness, run_id: str, name: str) -> dict[str, Any]:
 
 async def tidy(harness: Harness, _run_id: str, _of: str) -> dict[str, Any]:
     """Delete copies for /undo, large outputs, versions of MEMORY.md and half-written files that nobody will look for
-    any more; counts."""
+    any more, of the operator and of everybody else; counts."""
     now = harness.clock.now()
-    own = harness.workspace.root / OWN_FOLDER
-    copies = await asyncio.to_thread(_delete_older, own / "backups", (now - KEEP_BACKUPS_FOR).timestamp())
+    everybody = await asyncio.to_thread(_workspaces, harness.workspace)
+    copies = outputs = memories = 0
+    for one in everybody:
+        backups_before, artifacts_before = now - KEEP_BACKUPS_FOR, now - KEEP_ARTIFACTS_FOR
+        folder = one.root / OWN_FOLDER / "backups"
+        copies += await asyncio.to_thread(_delete_older, folder, backups_before.timestamp())
+        outputs += await asyncio.to_thread(_delete_older, one.artifacts, artifacts_before.timestamp())
+        memories += await asyncio.to_thread(prune_versions, one.root)
     await harness.db.write(_forget_backups, now - KEEP_BACKUPS_FOR)
     await harness.db.write(albums.forget_old, now)
-    outputs = await asyncio.to_thread(
-        _delete_older, harness.workspace.artifacts, (now - KEEP_ARTIFACTS_FOR).timestamp()
-    )
-    memories = await asyncio.to_thread(prune_versions, harness.workspace.root)
     drafts = await asyncio.to_thread(_delete_drafts, harness.workspace.root, (now - KEEP_DRAFTS_FOR).timestamp())
     return {"backups": copies, "artifacts": outputs, "memories": memories, "drafts": drafts}
+
+
+def _workspaces(whole: Workspace) -> list[Workspace]:
+    return [whole, *map(whole.of, whole.principals())]
 
 
 def _delete_older(folder: Path, before: float) -> int:

@@ -55,6 +55,15 @@ async def test_what_nobody_will_look_for_any_more_is_deleted(house: House) -> No
     assert len(kept) == KEPT_VERSIONS and kept[0].read_text() == "2"
 
 
+async def test_everybodys_folder_is_kept_in_order(house: House) -> None:
+    hers = house.harness.at("test-5").workspace.root
+    old, young = aged(house, hers / ".moab/backups/R1/a", 15), aged(house, hers / ".moab/artifacts/s.txt", 29)
+    output = aged(house, hers / ".moab/artifacts/r.txt", 31)
+    done = await CHORES["tidy"](house.harness, RUN, "")
+    assert (done["backups"], done["artifacts"]) == (1, 1)
+    assert [path.exists() for path in (old.parent, young, output)] == [False, True, False]
+
+
 async def test_tidying_is_once_a_day_and_not_on_the_first(house: House) -> None:
     assert await look_around(house.harness, None) == {"chores": []}
     house.clock.advance(TIDY_EVERY.total_seconds())

@@ -18,7 +18,7 @@ from app.errors import BadInput, NotFound, OutsideWorkspace
 from app.events import Sender
 from app.goal_tables import goals, tries
 from app.sessions import person_records
-from app.tables import approvals, calls, messages, observations, sessions, usage
+from app.tables import approvals, calls, deliveries, messages, observations, sessions, usage
 from app.work.life import Priority
 from tests.unit.house import DirectSteps, House, ScriptedModel, ask, begin, flow, run_id, wishes
 from tests.unit.work.goal_house import Engine, make, put_pipeline, told, view, workspace_file
@@ -99,6 +99,22 @@ async def test_a_person_is_asked_before_a_command(goal_house: House) -> None:
     assert request.tool == "bash" and request.state == "expired" and house.log == []
     assert "May I run **bash**?" in told(house)[0]
     assert (await view(house, made.goal.id))["life"] == "FAILED_PERMANENT"
+
+
+@pytest.mark.parametrize(("expires", "hours"), [("12h", (6, 7)), ("6h", (23, 24))])
+async def test_at_night_a_goal_asks_in_the_morning_if_there_is_time_enough_then(
+    goal_house: House, expires: str, hours: tuple[int, int]
+) -> None:
+    house = asking(with_shell(goal_house))
+    settings = house.harness.settings.model_copy(update={"approval_expires": expires})
+    house = replace(house, harness=replace(house.harness, settings=settings))
+    conversation = await begin(house, "do it")
+    put_pipeline(house, "demo", COMMAND)
+    house.clock.advance(11.5 * 3600)  # 23:30
+    await make(house, "demo", session_id=conversation.session_id)
+    await Engine(house).run()
+    (prompt,) = [row for row in house.rows(select(deliveries)) if row.kind == "prompt"]
+    assert hours[0] <= prompt.created_at.hour < hours[1]
 
 
 async def test_a_command_that_may_have_run_is_not_run_again(goal_house: House) -> None:
