@@ -220,7 +220,8 @@ class ServiceClient:
         params = dict(query or {}) | ({} if wait is None else {"wait": f"{wait:g}"})
         timeout = httpx.Timeout(CONNECT_WITHIN_S, read=(wait or 0.0) + ANSWER_MARGIN_S)
         try:
-            response = await self._http.request(method, path, params=params, json=body, timeout=timeout)
+            # Parameters, even none, would take the place of those that the path has.
+            response = await self._http.request(method, path, params=params or None, json=body, timeout=timeout)
         except httpx.TimeoutException as error:
             raise ServiceUnavailable(f"The service at {self.base_url} did not answer in time.") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -160,7 +160,8 @@ def monitor(
     """Say what is to be done about the tasks that are watched over."""
     from app.cli.tasks_text import decisions_page
 
-    found = _asked("POST" if apply else "GET", "/monitor")["decided"]
+    only = f"?task_id={_part(task_id)}" if task_id else ""
+    found = _asked("POST" if apply else "GET", f"/monitor{only if apply else ''}")["decided"]
     shown = [one for one in found if task_id in (None, one["id"])]
     typer.echo(json_text({"decided": shown}) if as_json else decisions_page(shown))
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.agent.announce import announce
-from app.agent.delegation.answered import answer
+from app.agent.delegation.answered import answer, observed
 from app.agent.delegation.supervise import run_monitor
 from app.agent.harness import Harness
 from app.db import Tx
@@ -72,8 +72,8 @@ def tasks_router(harness: Harness) -> APIRouter:
         return {"decided": await harness.db.read(overview.decisions, harness.clock.now())}
 
     @router.post("/monitor")
-    async def monitor_now() -> dict[str, Any]:
-        return {"decided": (await run_monitor(harness, everything=True))["decided"]}
+    async def monitor_now(task_id: Annotated[str, Query(max_length=200)] = "") -> dict[str, Any]:
+        return {"decided": (await run_monitor(harness, everything=True, task_id=task_id))["decided"]}
 
     @router.get("/{task_id}")
     async def show_task(task_id: str) -> dict[str, Any]:
@@ -81,7 +81,10 @@ def tasks_router(harness: Harness) -> APIRouter:
 
     @router.post("/{task_id}/observations")
     async def observe(task_id: str, seen: Seen) -> dict[str, Any]:
-        return await harness.db.write(_observe, harness, task_id, seen)
+        page, events = await harness.db.write(_observe, harness, task_id, seen)
+        if events:
+            await announce(harness, events)
+        return page
 
     @router.post("/{task_id}/reply")
     async def reply(task_id: str, replied: Replied) -> dict[str, Any]:
@@ -102,9 +105,9 @@ def _start(tx: Tx, harness: Harness, opening: Opening) -> dict[str, Any]:
     return overview.page(tx, opening.id, harness.clock.now())
 
 
-def _observe(tx: Tx, harness: Harness, task_id: str, seen: Seen) -> dict[str, Any]:
-    tracking.record(tx, _observation(harness, task_id, seen.kind, seen, seen.step, seen.data))
-    return overview.page(tx, task_id, harness.clock.now())
+def _observe(tx: Tx, harness: Harness, task_id: str, seen: Seen) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    events = observed(tx, harness, _observation(harness, task_id, seen.kind, seen, seen.step, seen.data))
+    return overview.page(tx, task_id, harness.clock.now()), events
 
 
 def _reply(tx: Tx, harness: Harness, task_id: str, replied: Replied) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -66,8 +66,9 @@ class Done:
     events: tuple[dict[str, Any], ...] = ()
 
 
-async def run_monitor(harness: Harness, *, everything: bool = False) -> dict[str, Any]:
-    """Look at every tracked task whose time has come (or at `everything` watched) and do what the monitor decides.
+async def run_monitor(harness: Harness, *, everything: bool = False, task_id: str = "") -> dict[str, Any]:
+    """Look at every tracked task whose time has come (or at `everything` watched, or of that at the task `task_id`)
+    and do what the monitor decides.
 
     For the heartbeat's step: repeated, it does nothing twice, and with nothing due it is one read. Answers with
     `{"looked": how many, "kinds": {decision: how many}, "decided": the first of those that are not OK}`, as JSON.
@@ -77,6 +78,7 @@ async def run_monitor(harness: Harness, *, everything: bool = False) -> dict[str
         watches = await harness.db.read(supervision.everything)
     else:
         watches = await harness.db.read(supervision.due, now)
+    watches = [watch for watch in watches if task_id in ("", watch.task_id)]
     looked = [await harness.db.write(_look, harness, watch.task_id, now) for watch in watches]
     done = [one for one in looked if one is not None]
     reach("monitor.committed")

@@ -98,7 +98,9 @@ async def test_the_monitor_says_what_it_would_do_and_does_it_when_told(moab: Moa
     (decided,) = (await shown(moab, "monitor", "film"))["decided"]
     assert decided["action"]["kind"] == "NUDGE_MAIN_AGENT" and len(house.sender.events) == before
     assert (await shown(moab, "monitor", "other"))["decided"] == []
-    await shown(moab, "monitor", "--apply")
+    assert (await shown(moab, "monitor", "other", "--apply"))["decided"] == []
+    assert len(house.sender.events) == before, "only what was named"
+    assert len((await shown(moab, "monitor", "film", "--apply"))["decided"]) == 1
     assert house.sender.events[-1]["data"]["origin"] == "the monitor"
 
 
@@ -113,6 +115,9 @@ async def test_what_people_read(moab: Moab) -> None:
     assert "  ! render is said to be pending outside, without evidence.\n" in text
     assert "monitor: TRUTH_INCONSISTENT" in text and "EXTERNAL_OBSERVED (a friend)" in text
     assert (await moab("list")).output == "film  INCONSISTENT (a)  TRUTH_INCONSISTENT  cut the film\n"
+    await moab("init", "song", "--goal", "sing")
+    assert (await moab("list", "--limit", "1")).output.startswith("song")
+    assert len((await moab("list", "--limit", "1")).output.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

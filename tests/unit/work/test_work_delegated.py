@@ -9,7 +9,7 @@ import pytest
 
 from app.agent import attend as attend_module
 from app.agent.act import act, observe
-from app.agent.delegation.answered import answer
+from app.agent.delegation.answered import answer, observed
 from app.agent.delegation.delegated import follow
 from app.agent.delegation.pulse import Pulse, note_pulse, note_tool
 from app.agent.delegation.report import report
@@ -292,6 +292,18 @@ async def test_the_owners_word_ends_the_sub_agent_too(house: House, branch: str,
     await report(house.harness, spawned(house), "too late", True)
     assert await house.db.read(ledger.derived, row(house).id) == derived
     assert (await house.db.write(answer, house.harness, replace(word, key="again")))[1] == []
+
+
+@pytest.mark.parametrize(("kind", "state"), [(Kind.TASK_COMPLETED, "done"), (Kind.BLOCKED_CONFIRMED, "failed")])
+async def test_what_an_operator_observes_ends_the_sub_agent_too(house: House, kind: Kind, state: str) -> None:
+    await delegate(house)
+    await child(house)
+    data = {"reason": "NO_WAY", "final": True} if kind is Kind.BLOCKED_CONFIRMED else {}
+    seen = Observation(row(house).id, kind, "o", house.clock.now(), "operator", data=data)
+    events = await house.db.write(observed, house.harness, seen)
+    assert [event["name"] for event in events] == ["agent.task.cancelled"] and row(house).state == state
+    await report(house.harness, spawned(house), "too late", True)
+    assert row(house).state == state and house.sender.of("agent.message.received") == []
 
 
 async def test_another_branch_leaves_the_sub_agent_at_work(house: House) -> None:
