@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -101,17 +102,20 @@ async def served(folder: Path) -> AsyncIterator[Address]:
             engine = ("app.cli", "engine", "--port", url.rpartition(":")[2], "--db", str(folder / "engine.db"))
             await stack.enter_async_context(process(*engine, env=environment(), log=log))
         app = ("tests.engine.scenario_app", str(port))
-        await stack.enter_async_context(process(*app, env=environment(INNGEST_DEV=url), log=log))
+        running = await stack.enter_async_context(process(*app, env=environment(INNGEST_DEV=url), log=log))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=30))
         there = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30))
-        await _registered(there)
+        await _registered(there, url, running)
         yield Address(http, there)
 
 
-async def _registered(app: httpx.AsyncClient) -> None:
-    async with asyncio.timeout(_START_S):
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                if (await app.put("/api/inngest")).status_code == 200:
-                    return
-            await asyncio.sleep(0.05)
+async def _registered(app: httpx.AsyncClient, url: str, running: subprocess.Popen[bytes]) -> None:
+    said, deadline = "it did not start", time.monotonic() + _START_S
+    while time.monotonic() < deadline and running.poll() is None:
+        with contextlib.suppress(httpx.TransportError):
+            answer = await app.put("/api/inngest")
+            if answer.status_code == 200:
+                return
+            said = answer.text
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"The app at {app.base_url} could not register at {url}: {said}")

@@ -55,7 +55,7 @@ class Stage:
                 await asyncio.gather(*(self._play(scenario, server) for scenario in self._scenarios))
         except Exception:
             for scenario in self._scenarios:
-                self._tell(scenario, {"error": traceback.format_exc() + (self._folder / "log").read_text()})
+                self._tell(scenario, {"error": (self._folder / "log").read_text()[-2000:] + traceback.format_exc()})
 
     async def _play(self, scenario: Scenario, server: Any) -> None:
         try:
