@@ -7,12 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.agent.goals.folders import watching_of
 from app.agent.goals.goal import GoalWish, make_goal
 from app.agent.goals.orders import cancel_goal, list_goals, retry_goal, show_goal
 from app.agent.harness import Harness
 from app.errors import BadInput
 from app.ids import new_id
 from app.sessions import session
+from app.work.watching import FILE
 
 ENDED = ("COMPLETED", "FAILED_PERMANENT", "CANCELLED")
 LONGEST_WAIT_S = 600
@@ -74,7 +76,8 @@ def _shelf(harness: Harness) -> dict[str, Any]:
         }
         for name, pipeline in sorted(shelf.pipelines.items())
     ]
-    return {"pipelines": found, "faults": dict(shelf.faults)}
+    faults = watching_of(harness, shelf).faults
+    return {"pipelines": found, "faults": dict(shelf.faults) | ({FILE: "; ".join(faults)} if faults else {})}
 
 
 async def _begin(harness: Harness, wanted: Wanted) -> dict[str, Any]:

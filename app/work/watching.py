@@ -32,10 +32,14 @@ class Watch:
 
 @dataclass(frozen=True)
 class Watching:
-    """All folders; a file that changed less than `settle_s` seconds ago is still being written."""
+    """All folders that can be watched, and a line for each fault of the others.
+
+    A file that changed less than `settle_s` seconds ago is still being written.
+    """
 
     folders: tuple[Watch, ...] = ()
     settle_s: int = SETTLE_S
+    faults: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=4)
@@ -45,7 +49,16 @@ def _loaded(text: str) -> Any:
 
 
 def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Collection[str]) -> Watching:
-    """The file's meaning; relative paths start at `workspace`. Raises BadInput with a line for each fault.
+    """`read` of a file without any fault. Raises BadInput with a line for each."""
+    found = read(text, workspace, allowed, pipelines)
+    if found.faults:
+        raise BadInput("\n".join(found.faults))
+    return found
+
+
+def read(text: str, workspace: Path, allowed: Collection[Path], pipelines: Collection[str]) -> Watching:
+    """The file's meaning; relative paths start at `workspace`. Raises BadInput if it has none as a whole: a folder with
+    a fault, or whose pipeline has one, keeps no other from being watched.
 
     A folder lies in the workspace or in one of `allowed`: what may be read is not for the agent to decide.
     """
@@ -64,23 +77,22 @@ def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Coll
         raise BadInput(f"{FILE}: settle: {data['settle']!r} is no length of time; accepted: {DURATION}") from error
     roots = [os.path.realpath(root) for root in (workspace, *allowed)]
     paths = [_real(folder, workspace) for folder in folders]
-    return Watching(_watches(text, tuple(paths), tuple(roots), tuple(pipelines)), settle_s)
+    watches, faults = _watches(text, tuple(paths), tuple(roots), tuple(pipelines))
+    return Watching(watches, settle_s, faults)
 
 
 @functools.lru_cache(maxsize=4)
 def _watches(
     text: str, paths: tuple[str, ...], roots: tuple[str, ...], pipelines: tuple[str, ...]
-) -> tuple[Watch, ...]:
-    """The folders of the file `text`, which lie at `paths`. Raises BadInput with a line for each fault."""
-    folders = (_loaded(text) or {}).get("folders") or []
-    faults = [
-        f"{FILE}: folder {place}: {fault}"
-        for place, (folder, path) in enumerate(zip(folders, paths, strict=True), 1)
-        for fault in _faults(folder, path, roots, pipelines)
-    ]
-    if faults:
-        raise BadInput("\n".join(faults))
-    return tuple(map(_watch, folders, paths))
+) -> tuple[tuple[Watch, ...], tuple[str, ...]]:
+    """The folders of the file `text`, which lie at `paths`, and a line for each fault of those that are none."""
+    watches: list[Watch] = []
+    faults: list[str] = []
+    for place, (folder, path) in enumerate(zip((_loaded(text) or {}).get("folders") or [], paths, strict=True), 1):
+        wrong = [f"{FILE}: folder {place}: {fault}" for fault in _faults(folder, path, roots, pipelines)]
+        faults += wrong
+        watches += [] if wrong else [_watch(folder, path)]
+    return tuple(watches), tuple(faults)
 
 
 def _real(folder: Any, workspace: Path) -> str:

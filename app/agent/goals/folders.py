@@ -19,7 +19,7 @@ from app.work import goals
 from app.work.library import Shelf
 from app.work.pipeline import Pipeline
 from app.work.watcher import Entry, Found, scan, take, unseen
-from app.work.watching import FILE, Watch, Watching, parse
+from app.work.watching import FILE, Watch, Watching, read
 
 NOT_ACCEPTED = Sentence("{pipeline} does not take .{ending} files")
 
@@ -85,14 +85,16 @@ def scan_watched(harness: Harness) -> list[Scanned]:
 
 
 def watching_of(harness: Harness, shelf: Shelf) -> Watching:
-    """The folders to watch; none while the file has a fault, which is logged. Blocks."""
+    """The folders to watch, without those with a fault, and none while the file as a whole has one; faults are logged.
+    Blocks.
+    """
     try:
         text = harness.workspace.text_of(FILE)
-        watching = parse(text or "", harness.workspace.root, harness.settings.device_folders, shelf.pipelines)
+        watching = read(text or "", harness.workspace.root, harness.settings.device_folders, shelf.pipelines)
     except (BadInput, OSError) as error:
-        harness.library.complain(f"No folder is watched: {error}")
-        return Watching()
-    harness.library.complain("")
+        watching = Watching(faults=(str(error),))
+    what = "Not every folder is watched" if watching.folders else "No folder is watched"
+    harness.library.complain(f"{what}: {'; '.join(watching.faults)}" if watching.faults else "")
     return watching
 
 

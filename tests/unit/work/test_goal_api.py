@@ -71,3 +71,8 @@ async def test_pipelines_are_listed_with_the_faults_of_others(api: httpx.AsyncCl
     page = goals_text.pipelines_page(found)
     assert "    transcribe -> summary -> page -> topics" in page
     assert "Refused: pipelines/broken.yaml: steps: accepted is a list of steps" in page
+    (goal_house.harness.workspace.root / "watch.yaml").write_text(
+        "folders:\n  - {path: a, pattern: x, pipeline: lost}\n"
+    )
+    page = goals_text.pipelines_page(await asked(api, "GET", "/api/pipelines"))
+    assert "Refused: watch.yaml: folder 1: pipeline: there is no 'lost'; accepted: podcast_from_audio" in page

@@ -14,7 +14,7 @@ from app.goal_tables import goals
 from app.work import watcher
 from app.work.life import Priority
 from tests.unit.house import House
-from tests.unit.work.goal_house import Engine, told
+from tests.unit.work.goal_house import Engine, put_pipeline, told
 
 WORDS = "words that were said, long enough to be a talk"
 
@@ -128,6 +128,24 @@ async def test_a_kill_before_the_file_is_noted_makes_no_second_goal(
     assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 0}
     await Engine(goal_house).run()
     assert await lives(goal_house) == ["COMPLETED"] and len(told(goal_house)) == 1
+
+
+async def test_a_pipeline_with_a_fault_stops_its_own_folder_alone(
+    goal_house: House, inbox: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What somebody breaks in one pipeline must not keep the files of all others waiting."""
+    root = goal_house.harness.workspace.root
+    put_pipeline(goal_house, "mine", "steps: nonsense")
+    watch = (root / "watch.yaml").read_text()
+    (root / "watch.yaml").write_text(watch + "  - {path: inbox/mine, pattern: '*.txt', pipeline: mine}\n")
+    (root / "inbox" / "mine").mkdir(parents=True)
+    for folder in ("transcripts", "mine"):
+        (root / "inbox" / folder / f"{folder}.txt").write_text(f"{WORDS} {folder}")
+    goal_house.clock.advance(366 * 86_400)
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 1}
+    assert sum("Not every folder is watched" in record.message for record in caplog.records) == 1
+    put_pipeline(goal_house, "mine", "steps:\n  - {id: a, action: notify, content: 'x'}\n")
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 1}
 
 
 async def test_a_fault_in_watch_yaml_is_logged_once_and_watches_nothing(
