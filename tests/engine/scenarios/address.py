@@ -1,6 +1,6 @@
 """A server behind an address, and the recorded functions in a process of their own: ours, or the one at `ENGINE_URL`.
 
-Of the server only what Inngest documents is used; what the SDK was asked tells our own app.
+Of the server only routes that the recordings show are used; what the SDK was asked tells our own app.
 """
 
 import asyncio
