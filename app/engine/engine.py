@@ -192,8 +192,11 @@ class Engine:
     ) -> list[history.RunRow]:  # fmt: skip
         """The newest runs first. `event_id` is the id that `send` returned; `before` a run id to page from; `since`
         and `until` bound their creation; `text` is looked for in their events. Without `timed`, runs that a schedule
-        started and that went well are left out. Raises BadRequest for a status that does not exist."""
+        started and that went well are left out. Raises BadRequest for a status and UnknownFunction for a function that
+        does not exist."""
         self._require_running()
+        if function is not None:
+            self._core.registry.require(function)
         return await history.runs(
             self.store, limit=limit, status=status, function=function, event_id=event_id, before=before,
             since_ms=to_ms(since) if since else None, until_ms=to_ms(until) if until else None, text=text,

@@ -81,6 +81,14 @@ class Registry:
         """A function that exists or existed."""
         return self._functions.get(slug)
 
+    def require(self, slug: str) -> None:
+        """Raise UnknownFunction, with the full id that may have been meant, unless a function exists or existed."""
+        if slug in self._functions:
+            return
+        meant = next((full for full, function in self._functions.items() if full == f"{function.app}-{slug}"), None)
+        hint = f"Did you mean '{meant}'?" if meant else "A full id is needed: the app's, a hyphen, the function's."
+        raise UnknownFunction(f"There is no function '{slug}'. {hint}")
+
     def startable(self, slug: str) -> Function | None:
         """A function that may start a new run."""
         return None if slug in self._archived else self._functions.get(slug)

@@ -107,6 +107,16 @@ async def test_questions_that_make_no_sense(lab: Lab, query: dict[str, str], acc
     assert accepted in answer.json()["error"]
 
 
+async def test_a_function_that_is_not_there_is_named(lab: Lab) -> None:
+    async with lab.http() as client:
+        short = await client.get("/v1/runs?function=no-steps")
+        wrong = await client.get("/v1/runs?function=rec-nothing")
+
+    assert short.status_code == wrong.status_code == 404
+    assert short.json()["error"] == "There is no function 'no-steps'. Did you mean 'rec-no-steps'?"
+    assert wrong.json()["error"].startswith("There is no function 'rec-nothing'. A full id is needed")
+
+
 async def test_bulk_cancellation(lab: Lab) -> None:
     for number in range(3):
         await lab.send("rec/cancel-me", {"id": number})
