@@ -22,7 +22,7 @@ async def create_goal(
 ) -> ToolResult:
     """Make a goal that goes through a pipeline by itself, step by step, also while nobody talks to you.
 
-    The user is told when it is done or cannot be done. The same content is worked on once.
+    The user is told when it is done or cannot be done. The same content is worked on once; what failed is tried again.
     """
     if context.goals is None:
         return NOWHERE

@@ -12,7 +12,7 @@ from pathlib import Path
 from app.agent.flow import Flow
 from app.agent.goals.dispatch import standing_of
 from app.agent.goals.goal import GoalWish, make_goal
-from app.agent.goals.orders import found
+from app.agent.goals.orders import found, retry_goal
 from app.agent.goals.text import line, page
 from app.agent.harness import Harness
 from app.db import Tx
@@ -20,6 +20,7 @@ from app.errors import BadInput, NotFound, OutsideWorkspace
 from app.sessions import deposit, session
 from app.work import goals
 from app.work.goals import Goal
+from app.work.life import Life
 
 MACHINE = "Only a turn that a person started may make goals, or what a goal does could make more of them for ever."
 SHOWN = 20
@@ -33,7 +34,10 @@ class OwnGoals:
     flow: Flow
 
     async def make(self, step_key: str, pipeline: str, source: str, title: str) -> str:
-        """Make one, once for a step; says which. Raises BadInput, NotFound and OutsideWorkspace for the model."""
+        """Make one, once for a step, or have one of the same content that failed tried again; says which.
+
+        Raises BadInput, NotFound and OutsideWorkspace for the model.
+        """
         if not await self.harness.db.read(_by_person, self.flow):
             raise BadInput(MACHINE)
         wish = GoalWish(
@@ -48,6 +52,9 @@ class OwnGoals:
             return f"Goal {made.goal.id} is made and goes on by itself; goal_status shows how it stands."
         if not await self.harness.db.read(_may_see, self.flow, made.goal):
             return f"This content went through {pipeline} before; what came of it is with whoever runs this service."
+        if await self.harness.db.read(_has_failed, made.goal):
+            await retry_goal(self.harness, made.goal.id)
+            return f"This content is a goal that had failed, {made.goal.id}; what is left of it is tried again."
         told = await self.harness.db.read(_line, made.goal.id)
         return f"This content is a goal already: {told}"
 
@@ -71,6 +78,11 @@ class OwnGoals:
 
 def _by_person(tx: Tx, flow: Flow) -> bool:
     return any(row.origin == "person" for row in deposit.open_inputs(tx, flow.session_id))
+
+
+def _has_failed(tx: Tx, goal: Goal) -> bool:
+    stands = standing_of(tx, goal)
+    return stands.life is Life.FAILED_PERMANENT and bool(stands.tries)
 
 
 def _line(tx: Tx, goal_id: str) -> str:

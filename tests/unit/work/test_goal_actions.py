@@ -21,7 +21,7 @@ from app.sessions import person_records
 from app.tables import approvals, calls, deliveries, messages, observations, sessions, usage
 from app.work.life import Priority
 from tests.unit.house import DirectSteps, House, ScriptedModel, ask, begin, flow, run_id, wishes
-from tests.unit.work.goal_house import Engine, make, put_pipeline, told, view, workspace_file
+from tests.unit.work.goal_house import Engine, Judge, make, put_pipeline, told, view, workspace_file
 from tools.files import write
 
 COMMAND = """
@@ -268,6 +268,23 @@ async def test_the_agent_makes_goals_and_looks_at_them(goal_house: House) -> Non
         await mine.shown("gnone")
     with pytest.raises(OutsideWorkspace, match="neither in the workspace nor in one of DEVICE_FOLDERS"):
         await mine.make("tool#0.2", "podcast_from_transcript", "/etc/hostname", "")
+
+
+async def test_who_asks_once_more_for_what_failed_has_it_tried_again(goal_house: House) -> None:
+    """A person in a chat has no other way: only the command line can order a retry."""
+    (goal_house.harness.workspace.root / "talk.txt").write_text("words that were said")
+    judge: Judge = goal_house.model  # type: ignore[assignment]
+    judge.verdicts = ['{"verdict": "stop", "reason": "it makes no sense"}', '{"verdict": "pass"}']
+    mine = await own(goal_house)
+    goal_id = (await mine.make("tool#0.0", "podcast_from_transcript", "talk.txt", "")).split()[1]
+    engine = Engine(goal_house)
+    await engine.run()
+    assert (await view(goal_house, goal_id))["life"] == "FAILED_PERMANENT"
+    said = await mine.make("tool#0.1", "podcast_from_transcript", "talk.txt", "")
+    assert f"had failed, {goal_id}; what is left of it is tried again" in said
+    assert "is a goal already" in await mine.make("tool#0.1", "podcast_from_transcript", "talk.txt", ""), "once"
+    await engine.run()
+    assert (await view(goal_house, goal_id))["life"] == "COMPLETED" and engine.steps.count("summary") == 1
 
 
 async def test_a_machine_makes_no_goals(goal_house: House) -> None:
