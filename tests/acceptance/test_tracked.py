@@ -108,7 +108,8 @@ def test_killed_while_a_command_is_started_in_the_background(
     (task_id,) = {row["task_id"] for row in service.rows("SELECT task_id FROM observations")}
     until(lambda: truth(service, task_id) == end or not service.post("/api/heartbeat", {}), f"the task is {end}")
     service.settle()
-    assert service.stage.replies(chat) == ["Let me see.", "It is over."]
+    # The news may come while the turn that began the command still goes on: then one answer takes in both.
+    assert service.stage.replies(chat) in (["Let me see.", "It is over."], ["It is over."])
     check_transcripts(service)
 
 
