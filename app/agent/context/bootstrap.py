@@ -10,8 +10,11 @@ from app.agent.harness import Harness
 from app.db import Tx, moment
 from app.goal_tables import goals, tries
 from app.sessions import people
-from app.tables import observations, rounds, sessions, turns, wakes
+from app.tables import rounds, sessions, turns, wakes
+from app.work import ledger
+from app.work.projection import Truth
 
+ENDS = {Truth.COMPLETED: "done", Truth.ABANDONED: "cancelled"}
 MAX_GOALS = 12
 SHOWN = 3
 MAX_CHARS = 560
@@ -50,7 +53,6 @@ def _facts() -> Any:
 def _goals() -> Any:
     """Goals that are open, who goes first first, and behind them those that ended since a moment."""
     own = tries.c.goal_id == goals.c.id
-    completed = exists().where(observations.c.task_id == goals.c.id, observations.c.kind == "TASK_COMPLETED")
     running = exists().where(own, tries.c.run_id.is_not(None), tries.c.ended_at.is_(None))
     return (
         select(
@@ -59,7 +61,6 @@ def _goals() -> Any:
             goals.c.created_at,
             goals.c.closed_at,
             running.label("running"),
-            completed.label("completed"),
         )
         .where(or_(goals.c.closed_at.is_(None), goals.c.closed_at > bindparam("since")), IS_TOLD)
         .order_by(goals.c.closed_at.is_not(None), goals.c.rank, goals.c.created_at, goals.c.id)
@@ -80,7 +81,7 @@ def standing(tx: Tx, harness: Harness, session_id: str, session_key: str) -> str
     if rows and people.principal_of(tx, session_id, harness.settings.approval_admins).folder:
         facts, rows = _records(tx, harness, session_id, session_key, False)
     since = _moment(facts.ended)
-    lines = [*_goal_lines(rows, facts.goals), *_changes(harness, rows, since)]
+    lines = [*_goal_lines(rows, facts.goals), *_changes(tx, harness, rows, since)]
     if (wake := _moment(facts.wake)) is not None:
         lines.append(f"Next wake of this conversation: {_local(harness, wake)}.")
     last, following = _moment(facts.last_beat), _moment(facts.next_beat)
@@ -107,14 +108,14 @@ def _goal_lines(rows: Sequence[Any], count: int) -> list[str]:
     return lines
 
 
-def _changes(harness: Harness, rows: Sequence[Any], since: datetime | None) -> list[str]:
+def _changes(tx: Tx, harness: Harness, rows: Sequence[Any], since: datetime | None) -> list[str]:
+    """What is new, and how what ended did, by its observations."""
     if since is None:
         return []
-    news = {
-        "new": [row for row in rows if row.closed_at is None and (_moment(row.created_at) or since) > since],
-        "done": [row for row in rows if row.closed_at is not None and row.completed],
-        "failed or cancelled": [row for row in rows if row.closed_at is not None and not row.completed],
-    }
+    news = {"new": [row for row in rows if row.closed_at is None and (_moment(row.created_at) or since) > since]}
+    for row in rows:
+        if row.closed_at is not None:
+            news.setdefault(ENDS.get(ledger.derived(tx, row.id).truth_state, "failed"), []).append(row)
     told = "; ".join(f"{what} {_named(found)}" for what, found in news.items() if found)
     return [f"Since your last turn here ({_local(harness, since)}): {told}."] if told else []
 

@@ -87,6 +87,7 @@ async def test_the_difference_since_the_last_turn_of_this_session(house: House) 
     add_goal(house, "g1", "Old")
     add_goal(house, "g2", "Done")
     add_goal(house, "g3", "Failed")
+    add_goal(house, "g5", "Dropped")
     house.clock.advance(60)
     await whole_turn(house, "hello", 1)
     session_id = house.scalar(session.sessions.select().with_only_columns(session.sessions.c.id))
@@ -95,12 +96,17 @@ async def test_the_difference_since_the_last_turn_of_this_session(house: House) 
     add_goal(house, "g4", "New")
     now = house.clock.now()
     with house.tx() as tx:
-        tx.execute(goals.update().where(goals.c.id.in_(["g2", "g3"])).values(closed_at=now))
-        ledger.append(tx, Observation("g2", Kind.TASK_COMPLETED, "k", now, "pipeline"))
+        tx.execute(goals.update().where(goals.c.id.in_(["g2", "g3", "g5"])).values(closed_at=now))
+        for name, kind, data in (
+            ("g2", Kind.TASK_COMPLETED, {}),
+            ("g3", Kind.BLOCKED_CONFIRMED, {"reason": "EXECUTION_ERROR", "final": True}),
+            ("g5", Kind.OWNER_REPLY_RECORDED, {"branch": "E"}),
+        ):
+            ledger.append(tx, Observation(name, Kind.STARTED, "s", now, "pipeline", data={"goal": name}))
+            ledger.append(tx, Observation(name, kind, "k", now, "pipeline", data=data))
     told = block(house, session_id)
-    assert (
-        "Since your last turn here (2026-01-05 12:01): new g4 New; done g2 Done; failed or cancelled g3 Failed." in told
-    )
+    since = "Since your last turn here (2026-01-05 12:01): "
+    assert f"{since}new g4 New; done g2 Done; failed g3 Failed; cancelled g5 Dropped." in told
     house.clock.advance(60)
     await whole_turn(house, "and?", 2)
     assert "Since your last turn" not in block(house, session_id), "told once"
