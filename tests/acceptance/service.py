@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests.acceptance.app_database import SqliteDatabase, app_database
 from tests.acceptance.nursery import Child, Command, Nursery
 from tests.acceptance.stage import SECRET, Chat, Stage
 from tests.fakes.telegram_server import TOKEN
@@ -60,6 +60,7 @@ class Service:
         self.url = ""
         self.settings: dict[str, str] = {}
         self._nursery = nursery
+        self._app_database = app_database(home)
         self._child: Child | None = None
         self._twists: dict[str, Any] = {"speed": speed, "lossy": lossy or starts_are_lost(), "speed_from": time.time()}
         self._http = httpx.Client(trust_env=False, timeout=WITHIN_S)
@@ -107,7 +108,11 @@ class Service:
         }
         folder = self.home.parent
         return Command(
-            list(arguments), environment | self.settings | settings, str(folder), str(self.errors), **self._twists
+            list(arguments),
+            environment | self._app_database.settings | self.settings | settings,
+            str(folder),
+            str(self.errors),
+            **self._twists,
         )
 
     def run(
@@ -199,15 +204,14 @@ class Service:
 
     def rows(self, sql: str, *values: Any, database: str = "moab.db") -> list[dict[str, Any]]:
         """The answer of one of its databases, read beside the process or after its death."""
-        with contextlib.closing(sqlite3.connect(self.home / database, timeout=10)) as connection:
-            connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute(sql, values)]
+        if database == "moab.db":
+            return self._app_database.rows(sql, values)
+        return SqliteDatabase(self.home / database).rows(sql, values)
 
     def change(self, sql: str, *values: Any) -> None:
         """Change the app database while the service is down."""
         assert self._child is None or self._child.poll() is not None
-        with contextlib.closing(sqlite3.connect(self.home / "moab.db", isolation_level=None)) as connection:
-            assert connection.execute(sql, values).rowcount > 0
+        assert self._app_database.change(sql, values) > 0
 
     def unsettled(self) -> dict[str, list[dict[str, Any]]]:
         """Whatever work is left, by kind."""
