@@ -87,7 +87,7 @@ def run(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit code 1 if it failed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send a file through a pipeline of the running service."""
+    """Send a file through a pipeline of the running service; it moves only if it lies in a watched folder."""
     from app.cli.chat import session_key
 
     if file is not None and not file.is_file():

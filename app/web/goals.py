@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.agent.goals.folders import watching_of
 from app.agent.goals.goal import GoalWish, make_goal
 from app.agent.goals.orders import cancel_goal, list_goals, retry_goal, show_goal
+from app.agent.goals.watched import watching_of
 from app.agent.harness import Harness
 from app.errors import BadInput
 from app.ids import new_id

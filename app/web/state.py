@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from sqlalchemy import select
 
 from app.agent.announce import announce
-from app.agent.goals.folders import watching_of
 from app.agent.goals.orders import list_goals
+from app.agent.goals.watched import watching_of
 from app.agent.harness import Harness
 from app.agent.heartbeat import checklist
 from app.agent.heartbeat.night import is_night

@@ -85,11 +85,14 @@ def index(desk: Desk, step: Step) -> Product:
 
 
 def cleanup(desk: Desk, step: Step) -> Product:
-    """Source files into done/, once everything that has to be there first is there."""
+    """Source files of watched folders into done/, once everything that has to be there first is there."""
     missing = [path for path in map(desk.filled, step.requires) if not desk.exists(path)]
     if missing:
         raise NotFound(f"nothing was cleaned up: {', '.join(missing)} is not there yet")
-    moved = [desk.move_to_done(path) for path in map(desk.filled, step.input)]
+    paths = [desk.filled(path) for path in step.input]
+    if not desk.goal.is_dropped:
+        return Product(paths[0], f"left where it was: {', '.join(paths)} is in no watched folder")
+    moved = [desk.move_to_done(path) for path in paths]
     return Product(moved[0], f"moved to {', '.join(moved)}")
 
 

@@ -19,6 +19,8 @@ from app.work.pipeline import Pipeline
 from app.work.watcher import Entry
 
 PAGE = 50
+WATCHED = "watched"
+"""Name of the fact whether a goal's source came from a watched folder."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Goal:
     @property
     def title(self) -> str:
         return self.facts["title"]
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether its source lay in a watched folder; what was named elsewhere belongs to a person."""
+        return self.facts.get(WATCHED) != "no"
 
 
 @dataclass(frozen=True)

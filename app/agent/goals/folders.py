@@ -11,15 +11,14 @@ from typing import Any
 
 from app.agent.announce import announce
 from app.agent.goals.goal import GoalWish, create
+from app.agent.goals.watched import watching_of
 from app.agent.harness import Harness
-from app.errors import BadInput
 from app.failpoints import reach
 from app.sentences import Sentence
 from app.work import goals
-from app.work.library import Shelf
 from app.work.pipeline import Pipeline
 from app.work.watcher import Entry, Found, scan, take, unseen
-from app.work.watching import FILE, Watch, Watching, read
+from app.work.watching import Watch
 
 NOT_ACCEPTED = Sentence("{pipeline} does not take .{ending} files")
 
@@ -84,20 +83,6 @@ def scan_watched(harness: Harness) -> list[Scanned]:
     return scanned
 
 
-def watching_of(harness: Harness, shelf: Shelf) -> Watching:
-    """The folders to watch, without those with a fault, and none while the file as a whole has one; faults are logged.
-    Blocks.
-    """
-    try:
-        text = harness.workspace.text_of(FILE)
-        watching = read(text or "", harness.workspace.root, harness.settings.device_folders, shelf.pipelines)
-    except (BadInput, OSError) as error:
-        watching = Watching(faults=(str(error),))
-    what = "Not every folder is watched" if watching.folders else "No folder is watched"
-    harness.library.complain(f"{what}: {'; '.join(watching.faults)}" if watching.faults else "")
-    return watching
-
-
 def _gone(scanned: Sequence[Scanned], known: Mapping[str, tuple[int, int]]) -> list[str]:
     """Known paths of the folders that were looked at that are there no more."""
     folders = {str(one.watch.path) for one in scanned}
@@ -115,6 +100,7 @@ async def _take(harness: Harness, pipeline: Pipeline, watch: Watch, found: Found
         priority=watch.priority,
         digest=found.digest,
         fault=fault,
+        watched=True,
     )
     made = await harness.db.write(create, harness, pipeline, wish, wish.digest)
     reach("goal.created")

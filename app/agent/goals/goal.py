@@ -3,13 +3,14 @@
 import asyncio
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.agent.announce import announce
 from app.agent.goals.dispatch import dispatch, start_again
 from app.agent.goals.end import PIPELINE, give_up
+from app.agent.goals.watched import is_watched
 from app.agent.harness import Harness
 from app.agent.heartbeat.telling import home_chat
 from app.db import Tx
@@ -17,7 +18,7 @@ from app.errors import BadInput, NotFound
 from app.failpoints import reach
 from app.sessions import session
 from app.work import goals, tracking
-from app.work.goals import Goal
+from app.work.goals import WATCHED, Goal
 from app.work.life import Priority
 from app.work.observation import Kind, Observation
 from app.work.pipeline import Pipeline
@@ -33,7 +34,7 @@ class GoalWish:
     """A goal to be made. The same `identity` makes it once; `again`: also if this content became one before.
 
     `source` is an absolute path, "" for none; its `digest` is found out where it is not given. A `fault` says why the
-    source cannot become work.
+    source cannot become work. `watched` is whether it lies in a watched folder; `make_goal` finds that out.
     """
 
     pipeline: str
@@ -45,6 +46,7 @@ class GoalWish:
     digest: str = ""
     fault: str = ""
     again: bool = False
+    watched: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ async def make_goal(harness: Harness, wish: GoalWish) -> Made:
     pipeline = await asyncio.to_thread(harness.library.find, wish.pipeline)
     _check(pipeline, wish)
     digest = wish.digest or (await asyncio.to_thread(_digest, wish.source) if wish.source else "")
+    if wish.source:
+        wish = replace(wish, watched=await asyncio.to_thread(is_watched, harness, wish.source))
     made = await harness.db.write(create, harness, pipeline, wish, digest)
     reach("goal.created")
     if made.events:
@@ -125,7 +129,8 @@ def _facts(tx: Tx, harness: Harness, goal_id: str, wish: GoalWish) -> dict[str, 
     slug = slug_of(title)
     if goals.has_slug(tx, slug, day):  # the pages of another goal have this name
         slug = f"{slug}-{goal_id[1:]}"
-    return {"goal": goal_id, "title": title, "slug": slug, "date": day, "source": wish.source, "file": name}
+    names = {"goal": goal_id, "title": title, "slug": slug, "date": day, "source": wish.source, "file": name}
+    return names | {WATCHED: "yes" if wish.watched else "no"}
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from sqlalchemy import insert
 
-from app.agent.goals.folders import watching_of
+from app.agent.goals.watched import watching_of
 from app.sessions import tasks
 from app.tables import approvals
 from app.web.api import api_router, explain_errors

@@ -46,10 +46,9 @@ async def test_a_file_goes_through_a_pipeline_and_is_waited_for(
     done = await meanwhile(engine, waiting)
     assert done.exit_code == 0, done.output
     assert "COMPLETED" in done.stdout and "wiki/raw/2026-01-05-the-blue-sky.md" in done.stdout
-    moved = recording.parent / "done" / recording.name
-    again = await moab("pipeline", "run", "podcast_from_audio", str(moved))
+    again = await moab("pipeline", "run", "podcast_from_audio", str(recording))
     assert again.exit_code == 0 and "went through podcast_from_audio before; --again sends it once more" in again.stderr
-    fresh = await begun(moab, "podcast_from_audio", str(moved), "--again", "--title", "Once more")
+    fresh = await begun(moab, "podcast_from_audio", str(recording), "--again", "--title", "Once more")
     assert (fresh["title"], fresh["life"]) == ("Once more", "CREATED")
 
 

@@ -14,7 +14,7 @@ from app.goal_tables import goals
 from app.work import watcher
 from app.work.life import Priority
 from tests.unit.house import House
-from tests.unit.work.goal_house import Engine, put_pipeline, told
+from tests.unit.work.goal_house import Engine, files_below, make, put_pipeline, told
 
 WORDS = "words that were said, long enough to be a talk"
 
@@ -40,6 +40,19 @@ async def test_a_file_becomes_one_goal(goal_house: House, inbox: Path) -> None:
     await Engine(goal_house).run()
     assert await scan_folders(goal_house.harness) == {"new": 0, "goals": 0}, "what lies in done/ is nothing new"
     assert await lives(goal_house) == ["COMPLETED"] and len(told(goal_house)) == 1
+    assert files_below(inbox) == {"done/talk.txt": WORDS.encode()}
+
+
+async def test_only_what_lies_in_a_watched_folder_moves(goal_house: House, inbox: Path, tmp_path: Path) -> None:
+    """A file that a person names stays where it is, unless it would lie in the way of what is dropped."""
+    mine, dropped = tmp_path / "mine.txt", inbox / "dropped.txt"
+    mine.write_text(WORDS)
+    dropped.write_text(f"{WORDS} again")
+    for source in (mine, dropped):
+        await make(goal_house, "podcast_from_transcript", source)
+    await Engine(goal_house).run()
+    assert await lives(goal_house) == ["COMPLETED"] * 2
+    assert mine.is_file() and files_below(inbox) == {"done/dropped.txt": f"{WORDS} again".encode()}
 
 
 async def test_copies_and_new_names_do_nothing(goal_house: House, inbox: Path) -> None:

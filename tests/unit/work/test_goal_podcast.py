@@ -50,7 +50,7 @@ async def test_every_product_is_made_once(goal_house: House, engine: Engine, rec
         "# Index\n\n## raw\n\n- [The blue sky](raw/2026-01-05-the-blue-sky.md)\n\n"
         "## topics\n\n- [Physics](topics/physics.md)\n"
     )
-    assert files_below(recording.parent) == {"done/The blue sky.mp3": b"sound"}
+    assert files_below(recording.parent) == {recording.name: b"sound"}, "it was named by hand: it is a person's"
     assert files_below(tmp_path / "phone") == {"2026-01-05-the-blue-sky.md": page.strip().encode()}
     assert told(goal_house) == [f'"The blue sky" is in the wiki: {PAGE}\n\n{SUMMARY}']
     assert workspace_file(goal_house, "memory/2026-01-05.md").count("Done by itself: The blue sky") == 1
