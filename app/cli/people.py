@@ -42,7 +42,14 @@ def pair(admin: Annotated[bool, typer.Option("--admin", help="Who may invite oth
 def revoke(person: Who) -> None:
     """Shut somebody out, whatever the settings say."""
     found = _ask("POST", f"/api/people/{person}/revoke")
-    typer.echo(f"{found['id']} is shut out.")
+    typer.echo(f"{found['id']} is shut out; `moab people readmit` ends that.")
+
+
+@people.command()
+def readmit(person: Who) -> None:
+    """End that somebody is shut out."""
+    found = _ask("POST", f"/api/people/{person}/readmit")
+    typer.echo(f"{found['id']} is shut out no more: the settings, or a new code, let them in.")
 
 
 @people.command()
@@ -54,14 +61,22 @@ def export(person: Who) -> None:
 @people.command()
 def forget(person: Who, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Delete everything that is kept of somebody: messages, memory, files, records of runs."""
-    if not yes and not typer.confirm(f"Delete everything about {person}, for good?"):
-        raise typer.Exit(1)
+    if not yes:
+        kept = _counted(_ask("GET", f"/api/people/{person}")["sessions"])
+        if not typer.confirm(f"Delete everything about {person} ({kept}), for good?"):
+            raise typer.Exit(1)
     found = _ask("POST", f"/api/people/{person}/forget")
-    typer.echo(f"{found['sessions']} conversations of {found['id']} are deleted; memory and files: {found['memory']}.")
+    typer.echo(f"Deleted: {_counted(found['sessions'])} of {found['id']}. Memory and files: {found['memory']}.")
+    if found["staysShutOut"]:
+        typer.echo("The id alone stays, with the word that it is shut out; `moab people readmit` ends that.")
     if found["runs"] is None:
         typer.echo("The records of runs lie with Inngest and are deleted there.")
     elif found["openRuns"]:
         typer.echo(f"{found['openRuns']} runs cannot be ended and stay: do this again when no function is paused.")
+
+
+def _counted(conversations: int) -> str:
+    return "1 conversation" if conversations == 1 else f"{conversations} conversations"
 
 
 def deliveries(

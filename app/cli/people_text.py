@@ -16,7 +16,7 @@ def people_table(found: Sequence[Mapping[str, Any]]) -> str:
         (
             one["id"],
             one["state"],
-            one["role"] if one["kind"] == "person" else "chat",
+            "chat" if one["kind"] == "chat" else one["role"],
             *(str(one[name] or "") for name in ("name", "language", "timezone")),
             str(one["since"] or "")[:16],
             str(one["by"] or ""),

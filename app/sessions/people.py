@@ -172,6 +172,12 @@ def revoke(tx: Tx, person_id: str, now: datetime) -> None:
     tx.execute(update(people).where(people.c.id == person_id).values(state=State.REVOKED))
 
 
+def readmit(tx: Tx, person_id: str) -> bool:
+    """End that somebody is shut out: what the settings say of him, or a code, counts again. False if he was not."""
+    shut = (people.c.id == person_id, people.c.state == State.REVOKED)
+    return tx.execute(update(people).where(*shut).values(state=State.STRANGER)).rowcount > 0
+
+
 def set_zone(tx: Tx, who: Newcomer, zone: str, now: datetime) -> None:
     note(tx, who, State.LISTED, now)
     tx.execute(update(people).where(people.c.id == who.id).values(timezone=zone))

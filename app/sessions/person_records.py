@@ -14,7 +14,7 @@ from sqlalchemy.sql import ColumnElement
 from app.db import Tx
 from app.goal_tables import goals, tries
 from app.sessions import deposit, person_words, session
-from app.sessions.people import folder_of
+from app.sessions.people import State, find, folder_of, revoke
 from app.tables import (
     album_parts,
     calls,
@@ -183,8 +183,11 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def forget(tx: Tx, person_id: str, now: datetime) -> None:
-    """Delete every row about a person or group, and blank what he said in groups. What runs is stopped first."""
-    of = holdings(tx, person_id)
+    """Delete every row about a person or group, and blank what he said in groups. What runs is stopped first.
+
+    Of somebody who is shut out the id stays with that word, else the settings would let him in again.
+    """
+    of, known = holdings(tx, person_id), find(tx, person_id)
     for one in of.sessions:
         session.stop(tx, one, now)
     for table, mine in conditions(of).items():
@@ -194,6 +197,8 @@ def forget(tx: Tx, person_id: str, now: datetime) -> None:
             tx.execute(delete(table).where(mine))
     person_words.blank(tx, person_id)
     tx.execute(update(people).where(people.c.paired_by == person_id).values(paired_by=None))
+    if known is not None and known.state == State.REVOKED:
+        revoke(tx, person_id, now)
 
 
 def is_known(tx: Tx, person_id: str) -> bool:

@@ -86,7 +86,7 @@ async def _takes_zone(harness: Harness, event: Input) -> bool:
     """Whether a message is the answer to where its sender is in time: the first words after he was let in."""
     if not isinstance(event, MessageReceived) or len(event.message) > MAX_ZONE_CHARS or event.edited:
         return False
-    if not await harness.db.read(_awaits_zone, event):
+    if not await harness.db.read(_awaits_zone, harness, event):
         return False
     events = await harness.db.write(_take_zone, harness, event)
     if events:
@@ -94,16 +94,23 @@ async def _takes_zone(harness: Harness, event: Input) -> bool:
     return bool(events)
 
 
-def _awaits_zone(tx: Tx, event: MessageReceived) -> bool:
+def _awaits_zone(tx: Tx, harness: Harness, event: MessageReceived) -> bool:
     if outbox.exists(tx, f"zone/{event.message_key}"):
         return True  # this very answer, delivered once more
-    known = people.find(tx, identity(event))
-    if known is None or known.state != State.PAIRED or known.timezone:
+    if not _was_asked(tx, harness, identity(event)):
         return False
     if event.channel_meta.get("group") or event.channel_meta.get("timezone"):
         return False
     session_id = session.find(tx, event.session_key)
-    return session_id is not None and not session.count_messages(tx, session_id)
+    return session_id is None or not session.count_messages(tx, session_id)
+
+
+def _was_asked(tx: Tx, harness: Harness, person: str) -> bool:
+    """Whether somebody was greeted with the question and did not answer: who was paired, and the admin of a set-up."""
+    known = people.find(tx, person)
+    if known is None or known.state != State.PAIRED:
+        return person in harness.settings.approval_admins and (known is None or not known.timezone)
+    return not known.timezone
 
 
 def _take_zone(tx: Tx, harness: Harness, event: MessageReceived) -> list[dict[str, Any]]:
@@ -177,10 +184,10 @@ def _put(tx: Tx, harness: Harness, event: Input, key: str, text: str) -> dict[st
 
 
 def make_code(tx: Tx, harness: Harness, role: str, made_by: str) -> tuple[str, str]:
-    """A fresh code, and until when it is good as local time (HH:MM)."""
+    """A fresh code, and until when it is good: the local time with its zone."""
     code = new_code(secrets.token_bytes(5))
     until = people.add_code(tx, code, role, made_by, harness.clock.now())
-    return code, f"{harness.daily_log.local(until):%H:%M}"
+    return code, f"{harness.daily_log.local(until):%H:%M} ({shown(harness.settings.timezone)})"
 
 
 def is_admin(tx: Tx, harness: Harness, person: str) -> bool:

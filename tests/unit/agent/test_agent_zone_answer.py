@@ -69,3 +69,16 @@ async def test_a_clock_alone_is_kept_with_a_word_about_summer_time(house: House)
     await accept(house.harness, said("UTC+1", 2))
     assert lines(house)[1:] == [say(ZONE_FIXED, zone="UTC+1", city="Berlin")]
     assert zones(house) == ["Etc/GMT-1"]
+
+
+async def test_the_admin_whom_the_set_up_greeted_is_asked_there_and_answers_here(
+    tmp_path: Path, template: Path, clean_environment: None
+) -> None:
+    """He stands in the settings alone; whoever else they list was asked nothing."""
+    settings = {"telegram_allowed_chats": ("5", "6"), "approval_admins": ("telegram:5",)}
+    listing = gated_house(tmp_path / "listing", template, **settings)
+    await accept(listing.harness, said("Berlin", 1, user="6"))
+    await accept(listing.harness, said("Berlin", 1))
+    assert lines(listing) == [say(ZONE_SET, zone="Europe/Berlin")] and let_in(listing) == ["Berlin"]
+    await accept(listing.harness, said("Paris", 2))
+    assert zones(listing) == ["Europe/Berlin"] and let_in(listing) == ["Berlin", "Paris"]

@@ -1,11 +1,14 @@
 """People and deliveries over the HTTP API, and as text for a terminal."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from app.agent.accept import accept
 from app.agent.flow import Flow
 from app.agent.loop import run_turn
 from app.agent.receive import receive
@@ -18,21 +21,27 @@ from app.sessions import people
 from app.sessions.people import Newcomer
 from app.sessions.person_words import DELETED
 from app.tables import messages, sessions
+from app.tables import people as rows
 from app.web.api import explain_errors
 from app.web.deliveries import deliveries_router
 from app.web.people import people_router
 from app.web.runs import RemoteRuns
-from tests.unit.house import DirectSteps, House, message, run_id, whole_turn
+from tests.unit.agent.test_agent_gate import gated_house, said
+from tests.unit.house import DirectSteps, House, RecordingChannel, message, run_id, whole_turn
 
 
 @pytest.fixture
 async def http(house: House) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(house) as client:
+        yield client
+
+
+def client_of(house: House) -> httpx.AsyncClient:
     app = FastAPI()
     explain_errors(app)
     app.include_router(people_router(house.harness, RemoteRuns()))
     app.include_router(deliveries_router(house.harness))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-        yield client
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
 
 
 async def test_a_code_pairs_and_the_list_shows_who_was_let_in(house: House, http: httpx.AsyncClient) -> None:
@@ -56,7 +65,7 @@ async def test_who_is_shut_out_is_listed_so(house: House, http: httpx.AsyncClien
     assert (await http.post("/api/people/telegram:5/revoke")).json()["state"] == "revoked"
     [found] = (await http.get("/api/people")).json()["people"]
     assert (found["id"], found["state"]) == ("telegram:5", "revoked")
-    for nobody in ("telegram:", "terminal:x", "5"):
+    for nobody in ("telegram:", "5"):
         answer = await http.post(f"/api/people/{nobody}/revoke")
         assert answer.status_code == 404 and "channel:id" in answer.json()["error"]
 
@@ -123,3 +132,61 @@ async def test_a_person_is_blanked_in_a_group_and_a_group_is_forgotten_as_a_whol
     assert (await http.post("/api/people/pet:5/forget")).status_code == 404
     assert (await http.post("/api/people/pet:-7/forget")).json()["sessions"] == 1
     assert house.rows(messages.select()) == []
+
+
+ADMIN = {"telegram_allowed_chats": ("5", "-7"), "approval_admins": ("telegram:5",)}
+
+
+@pytest.fixture
+def listing(tmp_path: Path, template: Path, clean_environment: None) -> House:
+    """A house whose settings let in a chat and a person, who is an admin, on a channel that is there."""
+    return gated_house(tmp_path, template, **ADMIN)
+
+
+async def roles(house: House) -> dict[str, tuple[str, str]]:
+    async with client_of(house) as http:
+        return {one["id"]: (one["state"], one["role"]) for one in (await http.get("/api/people")).json()["people"]}
+
+
+async def test_whom_the_settings_let_in_is_listed_at_once_in_the_role_they_say(listing: House) -> None:
+    assert await roles(listing) == {"telegram:5": ("listed", "admin"), "telegram:-7": ("listed", "member")}
+    for who in ("terminal", "telegram:5"):
+        event = message("hi", channel=who.partition(":")[0], sender=None, channel_meta={"timezone": "UTC"})
+        sender = Sender(id=who.partition(":")[2] or "me")
+        await listing.db.write(people.keep_told, event.model_copy(update={"sender": sender}), listing.clock.now())
+    await listing.db.write(lambda tx: tx.execute(rows.update().values(state="stranger")))
+    found = await roles(listing)
+    assert found["terminal:me"][1] == "operator" and found["telegram:5"] == ("listed", "admin")
+
+
+async def test_who_is_shut_out_and_forgotten_stays_shut_out_until_readmitted(listing: House) -> None:
+    async with client_of(listing) as http:
+        await accept(listing.harness, said("hello", 1))
+        assert (await http.get("/api/people/telegram:5")).json()["sessions"] == 1
+        await http.post("/api/people/telegram:5/revoke")
+        assert (await http.post("/api/people/telegram:5/forget")).json()["staysShutOut"]
+        await accept(listing.harness, said("let me in", 2))
+        assert listing.rows(messages.select()) == []
+        [row] = listing.rows(rows.select())
+        assert (row.id, row.state, row.name, row.username, row.session_key) == (
+            *("telegram:5", "revoked", None, None, "telegram:5"),
+        )
+        assert (await http.post("/api/people/telegram:5/readmit")).status_code == 200
+        await accept(listing.harness, said("and now?", 3))
+        assert [row.text for row in listing.rows(messages.select())] == ["and now?"]
+        assert (await http.post("/api/people/telegram:5/readmit")).status_code == 404
+
+
+async def test_who_has_nothing_or_cannot_be_shut_out_is_told_so(listing: House) -> None:
+    async with client_of(listing) as http:
+        assert "only the settings" in (await http.post("/api/people/telegram:5/forget")).json()["error"]
+        assert "nobody called" in (await http.get("/api/people/telegram:6")).json()["error"]
+        assert "operator" in (await http.post("/api/people/terminal/revoke")).json()["error"]
+
+
+async def test_a_code_names_its_zone_and_is_made_only_where_it_can_be_sent(listing: House) -> None:
+    async with client_of(listing) as http:
+        assert (await http.post("/api/people/codes", json={})).json()["until"] == "13:00 (UTC)"
+    alone = replace(listing, harness=replace(listing.harness, channels={"terminal": RecordingChannel("terminal")}))
+    async with client_of(alone) as http:
+        assert "moab setup" in (await http.post("/api/people/codes", json={})).json()["error"]
