@@ -6,14 +6,13 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from app.errors import BadInput
 from app.work.placeholders import ENTRY, FACTS, names_in
+from app.work.yaml_file import load
 
 FOLDER = "pipelines"
-MAX_BYTES = 65_536
 MAX_STEPS = 50
 MAX_RETRIES = 3
 LONGEST_S = 24 * 3600
@@ -163,29 +162,10 @@ def parse(name: str, text: str) -> Pipeline:
 
 
 def _mapping(where: str, text: str) -> dict[str, Any]:
-    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
-        raise BadInput(f"{where}: the file is too large; accepted: up to {MAX_BYTES // 1024} KB")
-    try:
-        # What an alias stands for may grow without bounds where it is copied.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise BadInput(f"{where}: aliases (*name) are not accepted; write the value out")
-        data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a safe loader that refuses repeated keys
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadInput(f"{where}: this is not YAML: {' '.join(str(error).split())}") from error
+    data = load(where, text)
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise BadInput(f"{where}: accepted is a mapping with description, accepts and steps")
     return data
-
-
-class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]  # the library has no types
-    """Of two equal keys the plain loader keeps the last one without a word."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise yaml.YAMLError(f"the key {twice} stands twice, line {node.start_mark.line + 1} and below")
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        return mapping
 
 
 def _shape_faults(where: str, data: Mapping[str, Any]) -> Iterator[str]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from app.errors import BadInput
 from app.work.life import Priority
 from app.work.pipeline import DURATION, seconds
+from app.work.yaml_file import load
 
 FILE = "watch.yaml"
 SETTLE_S = 10
@@ -45,7 +44,7 @@ class Watching:
 @functools.lru_cache(maxsize=4)
 def _loaded(text: str) -> Any:
     """What is in the file: it is looked at with every beat, and hardly ever another one."""
-    return yaml.safe_load(text)
+    return load(FILE, text)
 
 
 def parse(text: str, workspace: Path, allowed: Collection[Path], pipelines: Collection[str]) -> Watching:
@@ -62,10 +61,7 @@ def read(text: str, workspace: Path, allowed: Collection[Path], pipelines: Colle
 
     A folder lies in the workspace or in one of `allowed`: what may be read is not for the agent to decide.
     """
-    try:
-        data = _loaded(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadInput(f"{FILE}: this is not YAML: {' '.join(str(error).split())}") from error
+    data = _loaded(text)
     if data is None:
         return Watching()
     folders = data.get("folders") or [] if isinstance(data, dict) else None

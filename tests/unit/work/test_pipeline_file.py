@@ -102,7 +102,8 @@ def test_a_step_needs_a_name_of_its_own(name: Any) -> None:
         ("steps:\n  - {id: a, action: write, action: exec}", "the key action stands twice, line 2"),
         ("x: " + "y" * 70_000, "too large; accepted: up to 64 KB"),
         ("!!python/object/apply:os.system ['true']", "this is not YAML"),
-        ("[" * 5_000, "this is not YAML"),
+        ("[" * 60_000, "nested too deep; accepted: up to 20 lists"),
+        ("steps: " + "{a: " * 30, "nested too deep"),
     ],
 )
 def test_what_is_no_pipeline_is_refused(text: str, says: str) -> None:
