@@ -1,9 +1,9 @@
 """The `moab` command as a process: quick help, plain errors, output for people and for machines."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,10 +25,16 @@ RUN = {
 
 
 def test_help_answers_in_half_a_second(moab_env: dict[str, str]) -> None:
+    """Of the processor's time: what else runs on the machine does not count."""
+
+    def used() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return children.ru_utime + children.ru_stime
+
     def seconds() -> float:
-        start = time.perf_counter()
+        before = used()
         subprocess.run([sys.executable, "-m", "app.cli", "--help"], env=moab_env, check=True, capture_output=True)
-        return time.perf_counter() - start
+        return used() - before
 
     assert min(seconds() for _ in range(3)) < 0.5
 
