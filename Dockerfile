@@ -33,7 +33,7 @@ RUN apt-get update \
  && if [ "$VOICE" = 1 ]; then apt-get install -y --no-install-recommends espeak-ng; fi \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 10001 --create-home moab \
- && install -d -o moab -g moab /data
+ && install -d -m 700 -o moab -g moab /data
 COPY --from=build /opt/moab /opt/moab
 # A container is reached from outside it or not at all, so it listens on all its addresses, and asks for a token.
 ENV PATH=/opt/moab/bin:$PATH MOAB_HOME=/data MOAB_HOST=0.0.0.0 MOAB_PORT=8787 PYTHONUNBUFFERED=1

@@ -36,6 +36,18 @@ def draft_name() -> str:
     return DRAFTS.replace("*", secrets.token_hex(8))
 
 
+def make_private(folder: Path) -> bool:
+    """Make `folder`, or what is there of it, its owner's alone; whether others could look into it until now. Blocks.
+
+    Raises OSError, such as PermissionError where it is somebody else's.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077 == 0:
+        return False
+    folder.chmod(0o700)
+    return True
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Replace `path` with `content` (text as UTF-8) in one move; parents are made, the old mode is kept. Blocks."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content

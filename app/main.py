@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import uvicorn
@@ -32,7 +33,7 @@ from app.db import Database
 from app.engines import EngineLink, link_engine
 from app.errors import ConfigError, MoabError
 from app.events import CommandReceived, MessageReceived
-from app.files import write_atomic
+from app.files import make_private, write_atomic
 from app.ids import new_id
 from app.local_model import LocalModel
 from app.log import set_up_logging
@@ -220,13 +221,22 @@ async def _end_all_background(workspace: Workspace) -> None:
 
 def _home_lock(settings: Settings) -> FileLock:
     """One process per home: rows of earlier boots are closed at start, which is wrong while their owner lives."""
-    settings.home.mkdir(parents=True, exist_ok=True)
+    _close_to_others(settings.home)
     lock = FileLock(settings.home / "moab.lock", blocking=False)
     try:
         lock.acquire()
     except Timeout as error:
         raise ConfigError(f"Another Moab runs on {settings.home}; stop it, or set another MOAB_HOME.") from error
     return lock
+
+
+def _close_to_others(home: Path) -> None:
+    """Everything that was ever said lies there: other users of the machine are kept out."""
+    try:
+        if make_private(home):
+            log.warning("Other users of this machine could read %s; it is yours alone now (mode 700).", home)
+    except PermissionError:
+        log.warning("Other users of this machine may read %s, and it is not yours to close.", home)
 
 
 async def _close_dead_rows(harness: Harness, home_id: str) -> None:

@@ -63,7 +63,7 @@ def keep_in(file: Path, values: Mapping[str, str]) -> None:
     if here.resolve() != file.resolve() and here.exists() and (twice := values.keys() & dotenv_values(here).keys()):
         named = ", ".join(sorted(twice))
         raise ConfigError(f"{named}: {here.resolve()} has it already and goes before; change it there.")
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.touch(mode=0o600)
     file.chmod(0o600)
     for name, value in values.items():

@@ -219,6 +219,6 @@ def _print_ansi(text: str) -> None:
 
 def _private_history(file: Path) -> FileHistory:
     """What was typed, readable by its owner alone."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.touch(mode=0o600)
     return FileHistory(str(file))
