@@ -86,10 +86,12 @@ async def running(
     Raises ConfigError (settings, port in use) and EngineLocked (another process has this MOAB_HOME).
     """
     set_up_logging(settings.log_level, known_secrets=settings.secrets())
-    listener = _listen(settings, settings.port if port is None else port)
-    url = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
     async with contextlib.AsyncExitStack() as stack:
+        # First of all: whose home is in use would only be sent to another port, to find the same home in use.
+        stack.enter_context(_home_lock(settings))
+        listener = _listen(settings, settings.port if port is None else port)
         stack.callback(listener.close)
+        url = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
         local = LocalModel()
         stack.push_async_callback(local.stop)
         platforms = open_platforms(settings)
@@ -155,7 +157,6 @@ async def _serve(settings: Settings) -> None:
 async def _build(
     settings: Settings, clock: Clock, local: LocalModel, platforms: list[Platform], stack: contextlib.AsyncExitStack
 ) -> tuple[Harness, EngineLink]:
-    stack.enter_context(_home_lock(settings))
     failpoints.arm(settings.failpoint)
     engine = link_engine(settings, clock)
     database = Database(settings.database)

@@ -51,7 +51,7 @@ def set_up(name: str) -> SetUp:
     """How a platform is set up with a person at a terminal. Raises NotFound with the names that are accepted."""
     able = {name: found for name in names() if (found := getattr(_way_out(name), "set_up", None)) is not None}
     if name not in able:
-        raise NotFound(f"There is nothing to set up under the name {name}; accepted: {', '.join(able)}.")
+        raise NotFound(f"There is nothing to set up under the name {name}; accepted: {', '.join((*able, 'voice'))}.")
     chosen: SetUp = able[name]
     return chosen
 

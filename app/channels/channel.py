@@ -4,12 +4,13 @@ A file in app/channels/ that is a platform has `channels(settings) -> tuple[Chan
 where there is something to set up.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from app.config import Settings
+from app.errors import BadInput
 from app.events import Attachment, Destination
 from app.sentences import Sentence
 
@@ -155,6 +156,23 @@ class Desk(Protocol):
     def keep(self, **settings: str) -> None:
         """Write settings (named as the fields of Settings) into `.env` in MOAB_HOME. Raises ConfigError."""
         ...
+
+
+Found = TypeVar("Found")
+
+TRIES = 3
+
+
+async def ask_until_right(
+    desk: Desk, question: str, check: Callable[[str], Awaitable[Found]], *, secret: bool = False
+) -> Found:
+    """What `check` makes of an answer. Where it raises BadInput that is said and asked again; the third is raised."""
+    for _ in range(TRIES - 1):
+        try:
+            return await check(await desk.ask(question, secret=secret))
+        except BadInput as error:
+            desk.say(str(error))
+    return await check(await desk.ask(question, secret=secret))
 
 
 SetUp = Callable[[Desk], Coroutine[Any, Any, None]]

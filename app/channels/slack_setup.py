@@ -6,14 +6,15 @@ Source: docs.slack.dev, "App manifest reference".
 import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import httpx
 
-from app.channels.channel import Desk
+from app.channels.channel import Desk, ask_until_right
 from app.channels.slack_api import Answer, SlackApi
 from app.channels.slack_socket import Socket, connect
-from app.errors import ChannelError, ConfigError
+from app.errors import BadInput, ChannelError, ConfigError, MoabError
 
 SCOPES = (
     *("app_mentions:read", "channels:history", "chat:write", "commands", "files:read", "files:write", "groups:history"),
@@ -21,6 +22,11 @@ SCOPES = (
 )
 EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
 PATH = "/webhooks/slack"
+ADDRESS = "Public address, such as https://moab.example.org; empty for the socket"
+UNHEARD = (
+    "The socket to Slack did not open or broke off, so nobody could be heard yet. Your tokens are kept: run "
+    "`moab serve`, which opens it again and again, and logs a code that lets the first person in."
+)
 HEAR_WITHIN_S = 120
 REACH_WITHIN_S = 10
 
@@ -61,15 +67,13 @@ def manifest(name: str, address: str | None) -> dict[str, Any]:
 
 async def set_up(desk: Desk) -> None:
     """From the manifest to a person who is heard. Raises ChannelError with what Slack does not take."""
-    address = await _address(desk)
+    desk.say("Slack can reach Moab over a socket that Moab opens, or at a public https address of yours.")
+    address = await ask_until_right(desk, ADDRESS, _address)
     desk.say("\n1. Open https://api.slack.com/apps, choose Create New App, From a manifest, and paste this as JSON:\n")
     desk.say(json.dumps(manifest(desk.settings.agent_name, address), indent=2))
     desk.say("\n2. Install the app to your workspace; the token of the bot is on the page OAuth & Permissions.")
-    token = await desk.ask("Token of the bot (xoxb-...)", secret=True)
-    api = SlackApi(token, desk.settings.slack_api_base_url)
+    api = await ask_until_right(desk, "Token of the bot (xoxb-...)", partial(_bot, desk), secret=True)
     try:
-        desk.say(await check_bot(api, token))
-        desk.keep(slack_bot_token=token)
         if address is None:
             await _set_up_socket(desk, api)
         else:
@@ -82,47 +86,70 @@ async def set_up(desk: Desk) -> None:
     desk.say(f"Kept in {desk.settings.home / '.env'}. Allowed to talk to the agent: {allowed}. Now run `moab serve`.")
 
 
-async def _address(desk: Desk) -> str | None:
-    desk.say("Slack can reach Moab over a socket that Moab opens, or at a public https address of yours.")
-    given = await desk.ask("Public address, such as https://moab.example.org; empty for the socket")
+async def _address(given: str) -> str | None:
     if given and not given.startswith("https://"):
-        raise ChannelError(
-            f"{given} is no address that Slack takes; accepted: one that begins with https://, or nothing."
-        )
+        raise BadInput(f"{given} is no address that Slack takes; accepted: one that begins with https://, or nothing.")
     return given.rstrip("/") or None
 
 
-async def check_bot(api: SlackApi, token: str) -> str:
-    """Who the bot is, in one sentence. Raises ChannelError for what is no token, and for scopes that are missing."""
+async def _bot(desk: Desk, token: str) -> SlackApi:
+    """The API as this bot, whose token is kept. Raises BadInput for what is no token, and for missing scopes."""
     if not token.startswith("xoxb-"):
-        raise ChannelError("That is no token of a bot: those begin with xoxb-.")
-    found = await api.result("auth.test")
+        raise BadInput("That is no token of a bot: those begin with xoxb-.")
+    api = SlackApi(token, desk.settings.slack_api_base_url)
+    try:
+        desk.say(await _who(api))
+    except MoabError:
+        await api.close()
+        raise
+    desk.keep(slack_bot_token=token)
+    return api
+
+
+async def _who(api: SlackApi) -> str:
+    """Who the bot is, in one sentence."""
+    found = await _taken(api, "auth.test", "auth.test")
     granted = {scope.strip() for scope in found.headers.get("x-oauth-scopes", "").split(",")}
     missing = [scope for scope in SCOPES if scope not in granted]
     if missing:
-        raise ChannelError(
+        raise BadInput(
             f"The bot lacks {', '.join(missing)}: add them under OAuth & Permissions and install the app again."
         )
     return f"The bot is {found.body.get('user')} in {found.body.get('team')}, and has every scope."
 
 
+async def _taken(api: SlackApi, method: str, what: str, token: str | None = None) -> Answer:
+    """Raises BadInput where Slack does not take the token, ChannelError with any other reason; `what` begins it."""
+    said = await api.call(method, token=token)
+    if isinstance(said, Answer) and said.ok:
+        return said
+    refused = isinstance(said, Answer) and not said.is_busy and not said.is_doubtful
+    raise (BadInput if refused else ChannelError)(f"{what}: {said.reason}")
+
+
 async def _set_up_socket(desk: Desk, api: SlackApi) -> None:
     desk.say("\n3. On Basic Information, under App-Level Tokens, make a token with the scope connections:write.")
-    app_token = await desk.ask("Token of the app (xapp-...)", secret=True)
-    if not app_token.startswith("xapp-"):
-        raise ChannelError("That is no token of an app: those begin with xapp-.")
-    said = await api.call("apps.connections.open", token=app_token)
-    if not isinstance(said, Answer) or not said.ok:
-        raise ChannelError(f"The token opens no socket: {said.reason}")
-    desk.keep(slack_app_token=app_token)
+    url = await ask_until_right(desk, "Token of the app (xapp-...)", partial(_app, desk, api), secret=True)
     desk.say("\n4. In Slack, open Apps, choose the bot and write it a message. Waiting for two minutes.")
-    async with connect(str(said.body.get("url"))) as socket:
-        event = await _hear(socket)
+    try:
+        async with connect(url) as socket:
+            event = await _hear(socket)
+    except ConnectionError as error:
+        raise ChannelError(UNHEARD) from error
     if event is None:
         raise ChannelError(
             f"Nothing was heard. Under Event Subscriptions these must be on: {', '.join(EVENTS)}. The tokens are kept."
         )
     await _allow(desk, api, event)
+
+
+async def _app(desk: Desk, api: SlackApi, token: str) -> str:
+    """The address of a socket that the app's token opens; the token is kept."""
+    if not token.startswith("xapp-"):
+        raise BadInput("That is no token of an app: those begin with xapp-.")
+    opened = await _taken(api, "apps.connections.open", "The token opens no socket", token)
+    desk.keep(slack_app_token=token)
+    return str(opened.body.get("url"))
 
 
 async def _hear(socket: Socket) -> Mapping[str, Any] | None:
@@ -154,12 +181,16 @@ async def _allow(desk: Desk, api: SlackApi, event: Mapping[str, Any]) -> None:
 
 async def _set_up_address(desk: Desk, address: str) -> None:
     desk.say("\n3. The signing secret is on the page Basic Information, under App Credentials.")
-    secret = await desk.ask("Signing secret", secret=True)
-    if not (len(secret) >= 16 and secret.isascii() and secret.isalnum()):
-        raise ChannelError("That is no signing secret: those are 32 letters and digits.")
+    secret = await ask_until_right(desk, "Signing secret", _signing_secret, secret=True)
     desk.keep(slack_signing_secret=secret)
     desk.say(await _reached(f"{address}{PATH}"))
     desk.say("Under Event Subscriptions, choose Retry beside the request URL once `moab serve` runs.")
+
+
+async def _signing_secret(given: str) -> str:
+    if not (len(given) >= 16 and given.isascii() and given.isalnum()):
+        raise BadInput("That is no signing secret: those are 32 letters and digits.")
+    return given
 
 
 async def _reached(url: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from app.channels.channel import Desk
+from app.channels.channel import Desk, ask_until_right
 from app.errors import BadInput, ChannelError
 from app.ids import new_code, read_code
 from app.sentences import ASK_ZONE, HELLO, LANGUAGES, MENU, say
@@ -29,7 +29,11 @@ WAYS = (
     "(polling), which needs no address. Leave the address empty to fetch."
 )
 PAIR = "Now you: open {link} and press Start, or send {code} to @{name}. Waiting (ten minutes; Ctrl-C leaves) ..."
-DONE = "{name} is paired as admin and got a hello. Start the service: `moab serve`. /pair in the chat invites others."
+ADDRESS = "Public address, such as https://moab.example.org (empty: fetch)"
+DONE = (
+    "{name} is paired as admin and got a hello; the settings are in {file}. Start the service, or start it anew if it "
+    "runs: `moab serve`. /pair in the chat invites others."
+)
 BUSY = "Another program fetches the messages of this bot, perhaps a running `moab serve`: stop it, then run this again."
 FULL = (
     "A hundred messages wait for this bot already, so yours cannot be seen among them. Start `moab serve`: it takes "
@@ -53,7 +57,7 @@ async def set_up_bot(desk: Desk, connect: Callable[[str], Bot]) -> None:
         name = str(me.get("username") or "")
         desk.say(f"The token is right: it is @{name}.")
         desk.say(WAYS)
-        address = _address(await desk.ask("Public address, such as https://moab.example.org (empty: fetch)"))
+        address = await ask_until_right(desk, ADDRESS, _address)
         await _register(bot)
         desk.keep(telegram_bot_token=token, telegram_webhook_secret="")  # a secret whose webhook is gone hears nobody
         await bot.call("deleteWebhook")
@@ -62,7 +66,7 @@ async def set_up_bot(desk: Desk, connect: Callable[[str], Bot]) -> None:
         desk.keep(approval_admins=_with(desk.settings.approval_admins, f"telegram:{person['id']}"))
         if address:
             desk.keep(telegram_webhook_secret=await _webhook(desk, bot, address))
-        desk.say(DONE.format(name=person.get("first_name") or person["id"]))
+        desk.say(DONE.format(name=person.get("first_name") or person["id"], file=desk.settings.home / ".env"))
     finally:
         await bot.close()
 
@@ -81,7 +85,7 @@ async def _bot(desk: Desk, connect: Callable[[str], Bot]) -> tuple[Bot, Mapping[
     raise BadInput("Three tokens were wrong. Ask @BotFather with /mybots for the right one.")
 
 
-def _address(given: str) -> str:
+async def _address(given: str) -> str:
     """The address without a slash at its end. Raises BadInput for one that Telegram would not take."""
     parts = urlsplit(given)
     if given and (parts.scheme != "https" or not parts.hostname):

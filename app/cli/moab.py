@@ -8,6 +8,7 @@ import importlib.metadata
 import io
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -157,12 +158,17 @@ async def _send(settings: "Settings", text: str, session: str, wait: bool, paths
     async with the_service(settings) as (client, _):
         conversation = Conversation(client, session_key(session))
         if not wait:
-            typer.echo(f"Accepted as {(await conversation.say(text, files)).message_key}.")
+            accepted = (await conversation.say(text, files)).message_key
+            typer.echo(f"Accepted as {accepted}. {_where(session)} shows the answer; --wait waits for it.")
             return 0
         answer = await conversation.ask(text, files=files)
         failed = answer.status == "failed"
         typer.echo(answer.reply or "", err=failed)
         return 1 if failed else 0
+
+
+def _where(session: str) -> str:
+    return "`moab chat`" if session == "default" else f"`moab chat --session {shlex.quote(session)}`"
 
 
 def _why(settings: "Settings") -> str:

@@ -52,7 +52,7 @@ class TerminalChat:
         )
         self._frames = itertools.cycle(FRAMES)
         self._frame = next(self._frames)
-        self._ended = False
+        self._ended = self._warned = False
         self._outgoing = asyncio.Queue[str]()
         self._sending = 0
         self._stopping: asyncio.Task[None] | None = None
@@ -83,6 +83,7 @@ class TerminalChat:
                 line = (await self._prompt.prompt_async()).strip()
             except (EOFError, KeyboardInterrupt):
                 return
+            self._warned = False
             if line == "/quit":
                 return
             if line == "/help":
@@ -128,9 +129,13 @@ class TerminalChat:
             self._show("The service did not confirm that the turn is stopped.", "class:busy")
 
     def _interrupt(self, event: KeyPressEvent) -> None:
-        """Ctrl-C: stop the running turn; leave if there is none, or if it was already told to stop."""
+        """Ctrl-C: stop the running turn, leave if it was told so already. Where none runs, the second one leaves."""
         if self._is_busy and (self._stopping is None or self._stopping.done()):
             self._stopping = asyncio.ensure_future(self._stop())
+        elif not self._is_busy and not self._warned:
+            self._warned = True
+            self._prompt.default_buffer.reset()
+            self._show("Nothing runs. Ctrl-D leaves, and so does a second Ctrl-C.", "class:dim")
         else:
             event.app.exit(exception=KeyboardInterrupt())
 

@@ -15,7 +15,7 @@ from app.channels import slack_setup
 from app.channels.slack_setup import EVENTS, SCOPES, manifest, set_up
 from app.clock import ManualClock
 from app.config import Settings
-from app.errors import ChannelError, ConfigError, MoabError
+from app.errors import BadInput, ChannelError, ConfigError
 from tests.fakes.slack_server import APP_TOKEN, TOKEN, SlackServer
 from tests.unit.webhooks.test_slack_fixtures import payload_of
 from webhooks.slack import Desk as Counter
@@ -104,26 +104,48 @@ async def test_silence_is_explained(slack: SlackServer, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("answers", "words"),
+    ("right", "wrong", "words"),
     [
-        (["http://moab.example.org"], "begins with https://"),
-        (["", "xoxp-a-person"], "begin with xoxb-"),
-        (["", "xoxb-wrong"], "auth.test: Slack says invalid_auth."),
-        (["", TOKEN, "xoxb-again"], "begin with xapp-"),
-        (["", TOKEN, "xapp-wrong"], "opens no socket: Slack says invalid_auth."),
-        (["https://moab.example.org", TOKEN, "short"], "32 letters and digits"),
+        ([], "http://moab.example.org", "begins with https://"),
+        ([""], "xoxp-a-person", "begin with xoxb-"),
+        ([""], "xoxb-wrong", "auth.test: Slack says invalid_auth."),
+        (["", TOKEN], "xoxb-again", "begin with xapp-"),
+        (["", TOKEN], "xapp-wrong", "opens no socket: Slack says invalid_auth."),
+        (["https://moab.example.org", TOKEN], "short", "32 letters and digits"),
     ],
 )
-async def test_what_is_wrong_is_said(slack: SlackServer, tmp_path: Path, answers: list[str], words: str) -> None:
-    with pytest.raises(MoabError) as found:
-        await set_up(Person(tmp_path, slack.url, *answers))
-    assert words in str(found.value)
+async def test_what_is_wrong_is_said_and_asked_again_twice(
+    slack: SlackServer, tmp_path: Path, right: list[str], wrong: str, words: str
+) -> None:
+    person = Person(tmp_path, slack.url, *right, *[wrong] * 3)
+    with pytest.raises(BadInput) as found:
+        await set_up(person)
+    assert words in str(found.value) and person.said.count(words) == 2 and person.answers == []
+
+
+async def test_each_wrong_answer_is_mended_at_once(slack: SlackServer, tmp_path: Path) -> None:
+    person = Person(tmp_path, slack.url, "moab.example", "", "xoxb-wrong", TOKEN, "xapp-wrong", APP_TOKEN, "y")
+    await set_up(person)
+    assert person.kept == {"slack_bot_token": TOKEN, "slack_app_token": APP_TOKEN, "slack_allowed": "U0ADA00001"}
+
+
+async def test_a_socket_that_does_not_open_leaves_the_tokens_kept(slack: SlackServer, tmp_path: Path) -> None:
+    slack.socket_url = "https://127.0.0.1:1"
+    person = Person(tmp_path, slack.url, "", TOKEN, APP_TOKEN)
+    with pytest.raises(ChannelError, match=r"Your tokens are kept: run `moab serve`"):
+        await set_up(person)
+    assert person.kept == {"slack_bot_token": TOKEN, "slack_app_token": APP_TOKEN}
+
+
+async def test_slack_out_of_reach_is_no_wrong_token(tmp_path: Path) -> None:
+    with pytest.raises(ChannelError, match="cannot be reached"):
+        await set_up(Person(tmp_path, "http://127.0.0.1:1", "", TOKEN))
 
 
 async def test_scopes_that_are_missing_are_named(slack: SlackServer, tmp_path: Path) -> None:
     slack.scopes = slack.scopes.replace("metadata.message:read,", "").replace(",users:read", "")
-    with pytest.raises(ChannelError, match=r"lacks metadata\.message:read, users:read: add them"):
-        await set_up(Person(tmp_path, slack.url, "", TOKEN))
+    with pytest.raises(BadInput, match=r"lacks metadata\.message:read, users:read: add them"):
+        await set_up(Person(tmp_path, slack.url, "", TOKEN, TOKEN, TOKEN))
 
 
 async def test_with_an_address_the_service_behind_it_is_tried(slack: SlackServer, tmp_path: Path) -> None:

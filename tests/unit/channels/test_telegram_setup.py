@@ -93,7 +93,14 @@ async def test_three_wrong_tokens_end_it(telegram):
 @pytest.mark.parametrize("address", ["http://moab.example.org", "moab.example.org", "https://"])
 async def test_an_address_that_telegram_would_not_take_is_refused(telegram, address):
     with pytest.raises(BadInput, match="accepted: https://host"):
-        await set_up(Desk(telegram, TOKEN, address))
+        await set_up(Desk(telegram, TOKEN, address, address, address))
+
+
+async def test_a_wrong_address_is_asked_for_again_and_the_end_says_where_it_all_is(telegram):
+    desk = Desk(telegram, TOKEN, "moab.example.org", "")
+    await set_up(desk)
+    assert "accepted: https://host" in "\n".join(desk.said)
+    assert str(desk.settings.home / ".env") in desk.said[-1] and "anew" in desk.said[-1]
 
 
 async def test_another_poller_is_explained(telegram):

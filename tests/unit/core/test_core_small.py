@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -10,11 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from app import errors, failpoints
 from app.clock import ManualClock, SystemClock, milliseconds
+from app.config import Settings
 from app.files import write_atomic
 from app.ids import new_id
+from app.main import running
 from app.notify import Notifier
 
 
@@ -155,3 +159,13 @@ def test_milliseconds_are_rounded_up() -> None:
     assert [milliseconds(noon + timedelta(microseconds=n)) - 1_767_614_400_000 for n in (0, 1, 999, 1_000, 1_001)] == [
         0, 1, 1, 1, 2,
     ]  # fmt: skip
+
+
+async def test_a_home_in_use_is_told_before_its_port(tmp_path: Path, clean_environment: None) -> None:
+    """Another port would not help."""
+    settings = Settings(_env_file=None, moab_home=tmp_path)
+    with FileLock(tmp_path / "moab.lock"), socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(errors.ConfigError, match="Another Moab runs on"):
+            async with running(settings, port=taken.getsockname()[1]):
+                raise AssertionError("it runs")

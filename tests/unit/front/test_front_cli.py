@@ -113,6 +113,7 @@ def test_needs_local_is_no_for_a_configured_model(moab: Moab) -> None:
 def test_send_tells_the_key_or_waits_for_the_answer(moab: Moab, service: FakeService) -> None:
     sent = moab("send", "hello", "--session", "garden")
     assert sent.returncode == 0 and service.posts[0]["messageKey"] in sent.stdout
+    assert "`moab chat --session garden` shows the answer; --wait waits" in sent.stdout
     waited = moab("send", "hello", "--wait")
     assert (waited.returncode, waited.stdout) == (0, "You said: hello\n")
     assert [post["sessionKey"] for post in service.posts] == ["terminal:garden", "terminal:default"]
@@ -218,3 +219,4 @@ def test_approvals_are_listed_and_decided(moab: Moab, service: FakeService) -> N
 def test_setup_of_what_is_no_platform_names_those_that_are(moab: Moab) -> None:
     done = moab("setup", "pigeon")
     assert done.returncode == 1 and "nothing to set up under the name pigeon" in done.stderr
+    assert "slack, telegram, voice" in done.stderr

@@ -101,7 +101,7 @@ def test_a_line_is_answered_above_the_prompt_and_ctrl_d_leaves(screen: Screen, s
     assert service.texts() == ["hello"]
 
 
-def test_ctrl_c_stops_the_turn_and_then_leaves(screen: Screen, service: FakeService) -> None:
+def test_ctrl_c_stops_the_turn_and_leaves_the_second_time_where_none_runs(screen: Screen, service: FakeService) -> None:
     service.script["dig"] = HOLD
     screen.ready()
     screen.type("dig" + ENTER)
@@ -111,9 +111,15 @@ def test_ctrl_c_stops_the_turn_and_then_leaves(screen: Screen, service: FakeServ
     assert service.texts() == ["dig", "/stop"]
     screen.until("> ")
     assert screen.process.poll() is None
+    screen.type("half a line" + CTRL_C)
+    screen.until("Ctrl-D leaves")
+    screen.type("again" + ENTER)
+    screen.until("You said: again")
+    screen.type(CTRL_C)
+    screen.until("Ctrl-D leaves")
     screen.type(CTRL_C)
     assert screen.code() == 0
-    assert service.texts() == ["dig", "/stop"]
+    assert service.texts() == ["dig", "/stop", "again"]
 
 
 def test_a_second_message_may_be_sent_while_a_turn_runs(screen: Screen, service: FakeService) -> None:
