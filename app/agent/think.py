@@ -68,10 +68,9 @@ async def think(harness: Harness, flow: Flow, request: Mapping[str, Any]) -> dic
         return (await _unasked(harness, flow, request, Thought(kind="compact"))).wire()
     reach("think.asking")
     preview = _preview(harness, flow)
-    if preview is not None:
-        asking = Asking(flow.think, briefing.stable, preview.hear, FIRST_AFTER_LOOKS)
-    else:
-        asking = Asking(flow.think, briefing.stable, _listener(harness, flow))
+    on_text = preview.hear if preview is not None else _listener(harness, flow)
+    patience_s = FIRST_AFTER_LOOKS if preview is not None else 0.0
+    asking = Asking(flow.think, briefing.stable, on_text, patience_s, urgent=flow.policy.is_of_person)
     work = harness.llm.complete(str(request["model"]), briefing.messages, tools, asking)
     answer = await attend(harness, flow, work, preview=preview)
     reach("think.answered")

@@ -14,8 +14,8 @@ Approver = Literal["requester", "admins"]
 FILE = "policy.toml"
 """The workspace's policy, for people to edit: no tool may write it."""
 
-MACHINE = "machine"
-ORIGINS = ("terminal", "http", "task", MACHINE)
+MACHINE, TASK = "machine", "task"
+ORIGINS = ("terminal", "http", TASK, MACHINE)
 """Where a message may come from, besides the platforms."""
 EVERY_TOOL = "*"
 AT_HOME = frozenset({"edit", "send_file", "bash_kill", "cancel_task"})
@@ -41,6 +41,11 @@ class Policy(BaseModel):
     approvers: tuple[Approver, ...] = get_args(Approver)
     cautious: bool = False
 
+    @property
+    def is_of_person(self) -> bool:
+        """Whether a person began the turn, and waits for what comes of it."""
+        return self.origin not in (TASK, MACHINE)
+
     def decide(self, tool: str, *, harmless: bool) -> Decision:
         """`harmless` is a tool that only reads or stays in the workspace: without a rule it may run.
 
@@ -61,7 +66,7 @@ def origin_of(channel: str, origin: str) -> str:
     """What a policy calls the origin of a message: the channel of a person, `task` of a sub-agent, else `machine`."""
     if origin == "person":
         return channel
-    return "task" if origin == "task" else MACHINE
+    return TASK if origin == TASK else MACHINE
 
 
 def make_policy(

@@ -16,7 +16,7 @@ from app.agent.context.window import CHARS_PER_TOKEN, window_of, worth_chars
 from app.agent.flow import Compaction, Flow
 from app.agent.harness import Harness
 from app.agent.models import spending
-from app.agent.models.llm import Completion, Facts, ModelFailure, Trouble
+from app.agent.models.llm import Asking, Completion, Facts, ModelFailure, Trouble
 from app.agent.recovery import SUMMARY_TRIES, pause_s
 from app.channels import outbox
 from app.db import Tx
@@ -60,7 +60,8 @@ async def compact(harness: Harness, flow: Flow, asked: Mapping[str, Any]) -> dic
     if asked["attempt"] < SUMMARY_TRIES:
         window = window_of(harness.settings.context_tokens, facts.window)
         wanted = request(found.part, int(window * CHARS_PER_TOKEN * READ_AT_MOST))
-        reply = await attend(harness, flow, harness.llm.complete(str(asked["model"]), wanted))
+        asking = Asking(urgent=flow.policy.is_of_person)
+        reply = await attend(harness, flow, harness.llm.complete(str(asked["model"]), wanted, asking=asking))
         if not isinstance(reply, Completion):
             return (await _failed(harness, flow, asked, reply)).wire()
         answer, text = reply, accepted(reply.text)

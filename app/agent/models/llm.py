@@ -10,6 +10,7 @@ from enum import StrEnum
 from types import ModuleType
 from typing import Any, Protocol
 
+from app.agent.models.line import Line
 from app.agent.models.provider import marked, may_think, takes_marks, thinking_of
 
 Messages = Sequence[Mapping[str, Any]]
@@ -64,13 +65,15 @@ class Asking:
     """How a model is asked. `think` is how hard (low, medium, high; "" as the model does by itself), `stable` how many
     of the messages the next call will begin with too. `on_text` makes the answer stream: it is called with all the
     text so far, again and again; it must not block or raise. What comes within `patience_s` is not shown to anybody,
-    so a model whose answers came whole within it lately does not stream: that costs twice the time of ours.
+    so a model whose answers came whole within it lately does not stream: that costs twice the time of ours. What is
+    `urgent` (a person waits for it) goes first where a model answers one after the other.
     """
 
     think: str = ""
     stable: int = 0
     on_text: Callable[[str], None] | None = None
     patience_s: float = 0.0
+    urgent: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,7 @@ class LiteLLM:
         self._api_base_for = api_base_for.partition("/")[0]
         self._local_name = local_name
         self._local = local
+        self._line = Line()
         self._seeing = frozenset(seeing)
         self._importing = asyncio.Lock()
         self._litellm: ModuleType | None = None
@@ -158,6 +162,14 @@ class LiteLLM:
 
     async def complete(
         self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]] = (), asking: Asking = PLAIN
+    ) -> Completion | ModelFailure:
+        if self._local is not None and model == self._local_name:
+            async with self._line.turn(urgent=asking.urgent):
+                return await self._complete(model, messages, tools, asking)
+        return await self._complete(model, messages, tools, asking)
+
+    async def _complete(
+        self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]], asking: Asking
     ) -> Completion | ModelFailure:
         litellm = await self._load()
         request = self._request(model, messages, tools, asking)

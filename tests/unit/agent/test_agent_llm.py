@@ -1,5 +1,6 @@
 """The model client with the real litellm against a local provider: one attempt, and each failure told apart."""
 
+import asyncio
 import os
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -275,6 +276,20 @@ async def test_a_model_of_our_own_is_started_and_asked_at_its_address(provider: 
     assert isinstance(answer, Completion) and answer.text == "You said: hello" and own.starts == 1
     assert provider.requests()[0]["max_tokens"] == 400
     assert provider.calls("chat")[0].detail["key"] == "Bearer none"
+
+
+async def test_a_model_of_our_own_answers_people_before_goals(provider: ModelServer, client: LiteLLM) -> None:
+    """It does one thing at a time: what a person waits for goes before all that nobody waits for."""
+    model = LiteLLM(timeout_s=10, local_name="local/tiny", local=OwnEndpoint(provider.api_base))
+    await model.warm()
+    asked = []
+    for words, urgent in (("goal 1", False), ("goal 2", False), ("goal 3", False), ("person", True)):
+        message = [{"role": "user", "content": words}]
+        asked.append(asyncio.create_task(model.complete("local/tiny", message, (), Asking(urgent=urgent))))
+    await asyncio.gather(*asked)
+    assert [request["messages"][-1]["content"] for request in provider.requests()] == [
+        "goal 1", "person", "goal 2", "goal 3",
+    ]  # fmt: skip
 
 
 async def test_a_model_of_our_own_that_does_not_start_is_a_failure(client: LiteLLM) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.agent import attend
+from app.agent.approvals.policy import Policy
 from app.agent.context.build import NUDGE
 from app.agent.flow import Flow, Thought
 from app.agent.models.llm import Completion, ModelFailure, Trouble
@@ -94,6 +95,13 @@ async def test_what_comes_in_meanwhile_is_not_shown_and_not_lost(house: House) -
     await thought(house, flow, 1)
     shown = [(m["role"], m["content"]) for m in house.model.requests[1][1][1:]]
     assert shown == [("user", "one"), ("assistant", "to one"), ("user", "two")]
+
+
+@pytest.mark.parametrize(("origin", "is_urgent"), [("terminal", True), ("task", False), ("machine", False)])
+async def test_what_a_person_waits_for_is_urgent(house: House, origin: str, is_urgent: bool) -> None:
+    flow = await begin(house)
+    await think(house.harness, flow.model_copy(update={"policy": Policy(origin=origin)}), ask())
+    assert house.model.askings[-1].urgent is is_urgent
 
 
 async def test_words_of_a_superseded_turn_are_not_recorded_but_paid(house: House) -> None:
