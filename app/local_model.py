@@ -22,6 +22,9 @@ MODEL_NAME = "smollm2-135m-instruct"
 CONTEXT_TOKENS = 4096
 ANSWER_TOKENS = 768
 """A request without a limit of its own ends here, because so small a model may repeat itself for ever."""
+REPETITION = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 512}
+"""Going on as before gets the less likely the longer it goes on (DRY): else one sentence comes thirty times. Lists that
+count stay as they are, which a penalty for every repeated word would spoil (tried)."""
 READY_WITHIN_S = 60.0
 
 COMMAND = (sys.executable, "-m", "app.local_model", "--port", "0")
@@ -140,6 +143,8 @@ def _parameters(model: Path, port: int) -> Any:
     parameters.endpoint_slots = False
     parameters.cors_origins = "null"  # no web page may read answers
     parameters.verbosity = 0
+    for name, value in REPETITION.items():
+        setattr(parameters.sampling, name, value)
     return parameters
 
 

@@ -65,7 +65,8 @@ ONLY = {
     "agent.context.summary": {"agent.context.coverage", "events", "sessions.transcript"},
     "agent.context.pruning": set[str](),
     "agent.recovery": {"agent.models.llm", "sentences"},
-    "agent.models.llm": {"agent.models.provider"},
+    "agent.models.llm": {"agent.models.line", "agent.models.provider"},
+    "agent.models.line": set[str](),
     "agent.models.provider": set[str](),
 }
 """Rooms and modules that may know nothing but this of ours (and of their own room, if they are rooms)."""

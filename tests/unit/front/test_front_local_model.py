@@ -48,6 +48,19 @@ async def test_it_answers_a_question(model: LocalModel) -> None:
 
 
 @real
+async def test_it_does_not_say_the_same_again_and_again(model: LocalModel) -> None:
+    """Without the penalty this question is answered with one half of a sentence, many times over."""
+    base_url = await model.start()
+    system = {"role": "system", "content": "You are Moab, a helpful AI assistant."}
+    body = {"messages": [system, {"role": "user", "content": "What is 2+2?"}], "temperature": 0, "max_tokens": 130}
+    async with httpx.AsyncClient(trust_env=False, timeout=120) as http:
+        answer = (await http.post(base_url + "/chat/completions", json=body)).json()
+    words = answer["choices"][0]["message"]["content"].split()
+    runs = [" ".join(words[place : place + 8]) for place in range(len(words) - 7)]
+    assert runs and len(set(runs)) == len(runs), "eight words in a row, twice"
+
+
+@real
 def test_its_process_ends_when_stdin_closes() -> None:
     process = subprocess.Popen(COMMAND, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin and process.stdout
