@@ -25,12 +25,8 @@ SETTLE_WITHIN_S = 30.0
 Result = TypeVar("Result")
 
 HELP = """\
-Every line is a message to the agent. A line that starts with a slash is a command:
-  /new    start afresh: the agent forgets this conversation, the record stays
-  /stop   stop what the agent is doing (so does Ctrl-C)
-  /help   this text
-  /quit   leave (so does Ctrl-D)
-Other commands go to the service."""
+Every line is a message to the agent. Ctrl-C stops what it is doing; /quit or Ctrl-D leaves.
+A line that starts with a slash is a command to the service:"""
 
 
 def session_key(name: str) -> str:
@@ -187,7 +183,7 @@ async def _talk(conversation: Conversation, lines: AsyncIterator[str], out: Text
             break
         if text == "/help":
             out.write(HELP + "\n")
-        elif text:
+        if text:
             answer = await _answered(conversation, text, lines, out)
             if answer.status == "asked":
                 err.write("The input ended before the answer; the turn waits for it.\n")

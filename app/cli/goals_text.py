@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.cli.chat import printable
-from app.cli.runs_text import columns
+from app.cli.runs_text import columns, short_time
 
 
 def goals_table(goals: Sequence[Mapping[str, Any]]) -> str:
@@ -14,14 +14,15 @@ def goals_table(goals: Sequence[Mapping[str, Any]]) -> str:
     head = ("ID", "LIFE", "STEPS", "PIPELINE", "TITLE")
     rows = [(g["id"], g["life"], _done(g), g["pipeline"], g["title"]) for g in goals]
     lines = columns([head, *rows]).split("\n")
-    reasons = ["", *(f"\n    {goal['reason']}" if goal.get("reason") else "" for goal in goals)]
+    reasons = ["", *(f"\n    {goal['reason']}{_next(goal)}" if goal.get("reason") else "" for goal in goals)]
     return printable("\n".join(line + reason for line, reason in zip(lines, reasons, strict=True)))
 
 
 def goal_page(goal: Mapping[str, Any]) -> str:
     """A goal with its steps: state, tries, and what they made."""
-    head = [(name, str(goal[name])) for name in ("id", "title", "pipeline", "life", "createdAt")]
-    head += [(name, str(goal[name])) for name in ("source", "reason", "closedAt") if goal.get(name)]
+    head = [(name, str(goal[name])) for name in ("id", "title", "pipeline", "life")]
+    head += [(name, str(goal[name])) for name in ("source", "reason") if goal.get(name)]
+    head += [(name, short_time(goal[name])) for name in ("createdAt", "nextTryAt", "closedAt") if goal.get(name)]
     steps = [("STEP", "ACTION", "STATE", "TRIES", "MADE"), *map(_step, goal["steps"])]
     return printable(f"{columns(head)}\n\n{columns(steps)}")
 
@@ -33,6 +34,10 @@ def pipelines_page(found: Mapping[str, Any]) -> str:
         lines += [f"{one['name']}: {one['description']}", "    " + " -> ".join(step["id"] for step in one["steps"])]
     lines += [f"Refused: {fault}" for fault in found["faults"].values()]
     return printable("\n".join(lines) or "No pipelines.")
+
+
+def _next(goal: Mapping[str, Any]) -> str:
+    return f" (tried again at {short_time(goal['nextTryAt'])})" if goal.get("nextTryAt") else ""
 
 
 def _done(goal: Mapping[str, Any]) -> str:

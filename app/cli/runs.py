@@ -1,4 +1,4 @@
-"""`moab runs`, `moab run`, `moab usage`: what the service has done and what it cost."""
+"""`moab runs`, `moab run`, `moab sessions`, `moab usage`: what the service has done and what it cost."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +17,8 @@ runs = typer.Typer()
 def list_runs(
     as_json: AsJson = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
-    status: Annotated[str | None, typer.Option(help="Only runs with this status.")] = None,
-    function: Annotated[str | None, typer.Option(help="Only runs of this function.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only runs with this status, such as failed.")] = None,
+    function: Annotated[str | None, typer.Option(help="Only runs of this function, such as heartbeat.")] = None,
 ) -> None:
     """List the latest runs of the running service; beats that went well only with --function or --status."""
     from app.cli.runs_text import runs_table
@@ -29,7 +29,8 @@ def list_runs(
 
 @runs.command(name="run")
 def show_run(
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="The run's id.")], as_json: AsJson = False
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or how it begins.")],
+    as_json: AsJson = False,
 ) -> None:
     """Show one run step by step."""
     from app.cli.runs_text import run_page
@@ -49,6 +50,23 @@ def show_usage(
 
     found = asyncio.run(_usage(read_settings(), by, days))
     typer.echo(json_text(found) if as_json else usage_table(found))
+
+
+@runs.command(name="sessions")
+def list_sessions(
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+) -> None:
+    """List the open conversations; `moab chat --session NAME` opens one."""
+    from app.cli.runs_text import sessions_table
+
+    found = asyncio.run(_sessions(read_settings(), limit))
+    typer.echo(json_text(found) if as_json else sessions_table(found["sessions"]))
+
+
+async def _sessions(settings: "Settings", limit: int) -> dict[str, Any]:
+    async with the_service(settings) as (client, _):
+        return await client.ask("GET", "/api/sessions", query={"limit": limit})
 
 
 async def _runs(settings: "Settings", limit: int, status: str | None, function: str | None) -> list[dict[str, Any]]:

@@ -22,13 +22,26 @@ def runs_table(runs: Sequence[Mapping[str, Any]]) -> str:
 def run_page(found: Mapping[str, Any]) -> str:
     """A run and, one after the other, its steps with what went in and what came out."""
     run = found["run"]
-    head = [(name, _text(run.get(name))) for name in ("id", "function", "status", "sessionKey", "startedAt")]
+    head = [(name, _text(run.get(name))) for name in ("id", "function", "status", "sessionKey")]
+    head.append(("startedAt", short_time(run.get("startedAt"))))
     left = [("outcome", str(run["outcome"]))] if run.get("outcome") else []
     lines = [columns([*head, ("took", _took(run)), *left, ("event", _value(run.get("event")))])]
     lines += ["", printable(str(run["summary"]))] if run.get("summary") else []
     for number, step in enumerate(found.get("steps", ()), start=1):
         lines += ["", *_step(number, step)]
     return "\n".join(lines)
+
+
+def sessions_table(found: Sequence[Mapping[str, Any]]) -> str:
+    """One line a conversation: the name that opens it, messages, when the last one came, what its turn does."""
+    if not found:
+        return "No conversations."
+    head = ("NAME", "MESSAGES", "LAST", "NOW")
+    rows = [
+        (one["key"].removeprefix("terminal:"), str(one["messages"]), short_time(one["lastAt"]), one["activity"] or "")
+        for one in found
+    ]
+    return printable(columns([head, *rows]))
 
 
 def usage_table(found: Mapping[str, Any]) -> str:
@@ -71,8 +84,8 @@ def _approval(row: Mapping[str, Any]) -> str:
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:
-    shown = (run.get(name) for name in ("id", "function", "status", "outcome", "startedAt"))
-    return (*map(_text, shown), _took(run), _text(run.get("sessionKey")))
+    shown = (run.get(name) for name in ("id", "function", "status", "outcome"))
+    return (*map(_text, shown), short_time(run.get("startedAt")), _took(run), _text(run.get("sessionKey")))
 
 
 def _step(number: int, step: Mapping[str, Any]) -> list[str]:
@@ -103,6 +116,12 @@ def _moment(value: Any) -> datetime | None:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
+
+
+def short_time(value: Any) -> str:
+    """A moment to the second, without its zone where that is UTC; whatever is none as it is."""
+    at = _moment(value)
+    return _text(value) if at is None else at.isoformat(" ", "seconds").replace("+00:00", "Z")
 
 
 def _text(value: Any) -> str:

@@ -176,7 +176,7 @@ def show(task_id: Id, as_json: AsJson = False) -> None:
 def list_tasks(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20, as_json: AsJson = False
 ) -> None:
-    """Show the tracked tasks, the one that was seen last first."""
+    """Show the tracked tasks of everybody, ended ones too; /tasks in a chat lists what is open there."""
     from app.cli.tasks_text import list_page
 
     found = _asked("GET", f"?limit={limit}")

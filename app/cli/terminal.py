@@ -88,7 +88,7 @@ class TerminalChat:
                 return
             if line == "/help":
                 self._show(HELP)
-            elif line:
+            if line:
                 self._sending += 1
                 self._outgoing.put_nowait(line)
 

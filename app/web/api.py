@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.agent.harness import Harness
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
 from app.sessions import transcript, turns
+from app.web import conversations
 from app.web.approvals import Decided, decide_here, open_approvals
 from app.web.calls import calls_router
 from app.web.feed import feed
@@ -62,6 +63,11 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
         model = harness.settings.model
         return {"status": "ok", "version": harness.code_version, "model": model, "engine": engine_name}
 
+    @router.get("/api/sessions")
+    async def list_sessions(limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> dict[str, Any]:
+        """The open conversations with people, the one spoken in last first."""
+        return {"sessions": await harness.db.read(conversations.open_with_people, limit, tuple(harness.channels))}
+
     @router.get("/api/sessions/{key}/feed")
     async def session_feed(
         request: Request, key: str, after: int = -1, wait: Annotated[float, Query(ge=0, le=600)] = 0
@@ -96,6 +102,7 @@ def api_router(harness: Harness, runs: Runs, engine_name: str) -> APIRouter:
     @router.get("/api/runs/{run_id}")
     async def show_run(run_id: str) -> dict[str, Any]:
         found = await runs.run(run_id)
+        run_id = str(found["run"]["id"])
         left = await harness.db.read(turns.outcomes, [run_id])
         return found | {"run": found["run"] | _left_off(left.get(run_id))}
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
-from app.db import Tx
+from app.db import Tx, moment
 from app.errors import NotFound
 from app.sessions import transcript
 from app.tables import messages, sessions, turns
@@ -67,6 +67,26 @@ def listed(tx: Tx, limit: int, key: str | None = None, before: int | None = None
     if before is not None:
         query = query.having(last_id < before)
     return _rows(tx, query.order_by(last_id.desc(), sessions.c.created_at.desc()).limit(limit))
+
+
+def open_with_people(tx: Tx, limit: int, channels: Sequence[str]) -> list[dict[str, Any]]:
+    """Open sessions of these channels as JSON, the one with the newest message first; not those of sub-agents."""
+    mine = or_(*(sessions.c.key.startswith(f"{channel}:", autoescape=True) for channel in channels))
+    query = _sessions().where(sessions.c.closed_at.is_(None), mine).having(func.count(messages.c.id) > 0)
+    return [
+        {
+            "key": row.key,
+            "messages": row.messages,
+            "lastAt": _iso(row.last_at),
+            "activity": row.activity,
+        }
+        for row in _rows(tx, query.order_by(func.max(messages.c.id).desc()).limit(limit))
+    ]
+
+
+def _iso(at: datetime | None) -> str | None:
+    found = moment(at)
+    return found.isoformat() if found is not None else None
 
 
 def known_keys(tx: Tx) -> list[str]:

@@ -52,6 +52,8 @@ class EmbeddedRuns:
         before: str | None = None,
     ) -> list[dict[str, Any]]:
         any_kind = status is None and function is None and session is None
+        status = status.capitalize() if status is not None else None
+        function = await self._full(function) if function is not None else None
         found: list[dict[str, Any]] = []
         for _ in range(ROUNDS):
             with _translated():
@@ -72,6 +74,7 @@ class EmbeddedRuns:
 
     async def run(self, run_id: str) -> dict[str, Any]:
         with _translated():
+            run_id = await self._whole(run_id)
             try:
                 trace = await self._engine.run(run_id)
             except UnknownRun as error:
@@ -121,6 +124,26 @@ class EmbeddedRuns:
         async with contextlib.aclosing(changes):
             async for change in changes:
                 yield change.run_id
+
+    async def _full(self, function: str) -> str:
+        """The full id of a function that may be named without its app's. Raises NotFound with those there are."""
+        if self._engine.registry.function(function) is not None:  # also one that is no more
+            return function
+        known = await self._engine.functions()
+        meant = [row.id for row in known if row.id == f"{row.app}-{function}"]
+        if not meant:
+            names = ", ".join(row.id.removeprefix(f"{row.app}-") for row in known)
+            raise NotFound(f"There is no function {function!r}; accepted: {names}.")
+        return meant[0]
+
+    async def _whole(self, beginning: str) -> str:
+        """The id of the one run whose id begins so; `beginning` itself where there is none. Raises BadInput for two."""
+        beginning = beginning.strip().upper()
+        after = (beginning, beginning + "~")  # which no id has
+        rows = await self._engine.store.rows("SELECT id FROM runs WHERE id >= ? AND id < ? LIMIT 2", *after)
+        if len(rows) > 1:
+            raise BadInput(f"Several runs begin with {beginning}: {', '.join(str(row[0]) for row in rows)}, …")
+        return str(rows[0][0]) if rows else beginning
 
     async def _sessions(self, event_ids: Sequence[str]) -> Mapping[str, str]:
         """The session that each of these events names; read field by field, because payloads may be large."""

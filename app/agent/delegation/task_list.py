@@ -13,6 +13,8 @@ from app.ids import new_id
 from app.sentences import say
 from app.sessions import calls, session, tasks
 from app.sessions.tasks import OPEN, TaskState
+from app.work import ledger, supervision
+from app.work.supervision import Executor
 
 SHOWN_CHARS = 80
 CANCELLED = "Cancelled before the task came to an end."
@@ -70,6 +72,15 @@ def describe(tx: Tx, harness: Harness, session_key: str, language: str = "") -> 
         values = {"id": child.child_key, "task": _short(child.arguments)}
         lines.append(say("{id} is running, a turn waits for it: {task}", language, **values))
     return lines
+
+
+def describe_watched(tx: Tx, session_key: str, language: str = "") -> list[str]:
+    """A line for every tracked task of a key that is no sub-agent's: commands in the background, goals, a person's."""
+    others = [one for one in supervision.of_owner(tx, session_key) if one.executor != Executor.SUB_AGENT]
+    return [
+        say("{id} is looked after: {task}", language, id=one.task_id, task=_short(ledger.derived(tx, one.task_id).goal))
+        for one in others
+    ]
 
 
 def _short(text: str) -> str:

@@ -32,12 +32,18 @@ def found(tx: Tx, goal_id: str) -> Goal:
 
 def show_goal(tx: Tx, goal_id: str) -> dict[str, Any]:
     """One goal as JSON. Raises NotFound."""
-    return view(standing_of(tx, found(tx, goal_id)))
+    return _shown(tx, found(tx, goal_id))
 
 
 def list_goals(tx: Tx, limit: int, only_open: bool = False) -> list[dict[str, Any]]:
     """The newest goals as JSON, newest first."""
-    return [view(standing_of(tx, goal)) for goal in goals.recent(tx, limit, only_open=only_open)]
+    return [_shown(tx, goal) for goal in goals.recent(tx, limit, only_open=only_open)]
+
+
+def _shown(tx: Tx, goal: Goal) -> dict[str, Any]:
+    tries = [one for one in goals.claims_of(tx, goal.id) if one.number > 1]
+    waiting = [one.due_at for one in tries if one.run_id is None and one.ended_at is None]
+    return view(standing_of(tx, goal)) | {"nextTryAt": min(waiting).isoformat() if waiting else None}
 
 
 async def cancel_goal(harness: Harness, goal_id: str) -> str:

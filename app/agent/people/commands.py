@@ -131,7 +131,8 @@ def _stop_turn(tx: Tx, harness: Harness, asked: Asked) -> Done:
 
 def _tasks(tx: Tx, harness: Harness, asked: Asked) -> Done:
     lines = task_list.describe(tx, harness, asked.session_key, asked.language)
-    return Done("\n".join(f"- {line}" for line in lines) or asked.say("There are no open tasks."))
+    lines += task_list.describe_watched(tx, asked.session_key, asked.language)
+    return Done("\n".join(f"- {line}" for line in lines) or asked.say("There are no open tasks in this conversation."))
 
 
 def _what_was_done(tx: Tx, asked: Asked, run_id: str | None) -> list[str]:

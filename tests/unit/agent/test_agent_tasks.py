@@ -167,7 +167,7 @@ async def test_people_cancel_by_the_id_or_all(house: House) -> None:
     assert f"Cancelled: {second}." in await say(house, "stop", "c3", args="all")
     assert {one.state for one in house.rows(task_rows.select())} == {"cancelled"}
     assert [e["data"]["taskId"] for e in house.sender.of("agent.task.cancelled")] == [first, second]
-    assert await say(house, "tasks", "c4") == "There are no open tasks."
+    assert await say(house, "tasks", "c4") == "There are no open tasks in this conversation."
 
 
 async def test_a_start_that_was_lost_is_made_good_once_a_minute_has_passed(house: House) -> None:

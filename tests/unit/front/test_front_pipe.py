@@ -67,13 +67,13 @@ async def test_a_failed_turn_is_a_sentence_on_stderr_and_exit_code_1(
     )
 
 
-async def test_commands_go_to_the_service_and_quit_and_help_do_not(
+async def test_commands_go_to_the_service_and_quit_does_not(
     client: ServiceClient, service: FakeService, tmp_path: Path
 ) -> None:
-    service.script["/new"] = "A new conversation."
+    service.script |= {"/new": "A new conversation.", "/help": "/stop ends it"}
     code, out, _ = await talk(client, "/new\n/help\n/quit\nnever\n", tmp_path)
-    assert (code, out) == (0, f"A new conversation.\n{chat.HELP}\n")
-    assert service.texts() == ["/new"]
+    assert (code, out) == (0, f"A new conversation.\n{chat.HELP}\n/stop ends it\n")
+    assert service.texts() == ["/new", "/help"]
 
 
 async def test_it_leaves_only_when_the_work_after_the_turn_is_done(

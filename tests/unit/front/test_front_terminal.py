@@ -152,13 +152,14 @@ def test_what_comes_while_nobody_asks_is_shown(screen: Screen, service: FakeServ
 
 
 def test_commands_and_help(screen: Screen, service: FakeService) -> None:
-    service.script["/new"] = "A new conversation."
+    service.script |= {"/new": "A new conversation.", "/help": "/undo takes back the last exchange"}
     screen.ready()
     screen.type("/new" + ENTER)
     screen.until("A new conversation.")
     screen.type("/help" + ENTER)
-    screen.until("stop what the agent is doing")
-    assert service.texts() == ["/new"]
+    screen.until("Ctrl-C stops what it is doing")
+    screen.until("/undo takes back")
+    assert service.texts() == ["/new", "/help"]
 
 
 def test_a_line_that_could_not_be_sent_is_kept_at_the_prompt(screen: Screen, service: FakeService) -> None:

@@ -20,6 +20,7 @@ from app.agent.goals.dispatch import start_event
 from app.agent.goals.orders import cancel_goal, continue_goals, retry_goal
 from app.agent.think import think
 from app.agent.tool import Toolbox
+from app.cli.goals_text import goals_table
 from app.errors import NotFound, ServiceUnavailable
 from app.events import SubagentSpawn
 from app.goal_tables import goals as goal_rows
@@ -153,6 +154,9 @@ async def test_a_retry_is_the_pipelines_alone(goal_house: House, engine: Engine,
     away(goal_house)
     goal_id = (await make(goal_house, "podcast_from_audio", recording)).goal.id
     await engine.run(until=lambda: len(engine.steps) == 1)
+    again = await view(goal_house, goal_id)
+    assert again["nextTryAt"] > goal_house.clock.now().isoformat()
+    assert f"(tried again at {again['nextTryAt'][:19].replace('T', ' ')}Z)" in goals_table([again])
     assert [await monitor(goal_house, minutes) for minutes in (0, 0.1)] == [{"RETRY": 1}, {}]
     await engine.run()
     assert asked(goal_house) == [] and len(told(goal_house)) == 1

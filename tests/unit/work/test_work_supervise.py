@@ -309,3 +309,9 @@ async def test_what_was_asked_is_derived_from_observations_alone(owned: House) -
     before = await owned.db.read(ledger.derived, TASK)
     await owned.db.write(supervision.end, TASK)
     assert await owned.db.read(ledger.derived, TASK) == before and before.truth_state is Truth.RUNNING
+
+
+async def test_what_is_tracked_for_a_conversation_is_listed_there_too(house: House) -> None:
+    assert await say(house, "tasks", "c1") == "There are no open tasks in this conversation."
+    await start(house)
+    assert await say(house, "tasks", "c2") == f"- {TASK} is looked after: count the ships"
