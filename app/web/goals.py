@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.agent.goals.goal import GoalWish, make_goal
+from app.agent.goals.goal import TOO_SMALL, GoalWish, make_goal
 from app.agent.goals.orders import cancel_goal, list_goals, retry_goal, show_goal
 from app.agent.goals.watched import watching_of
 from app.agent.harness import Harness
@@ -77,7 +77,12 @@ def _shelf(harness: Harness) -> dict[str, Any]:
         for name, pipeline in sorted(shelf.pipelines.items())
     ]
     faults = watching_of(harness, shelf).faults
-    return {"pipelines": found, "faults": dict(shelf.faults) | ({FILE: "; ".join(faults)} if faults else {})}
+    waiting = {
+        name: f"{name} {TOO_SMALL}"
+        for name, pipeline in shelf.pipelines.items()
+        if pipeline.needs_model and harness.settings.is_local_model
+    }
+    return {"pipelines": found, "faults": {**shelf.faults, **waiting, **({FILE: "; ".join(faults)} if faults else {})}}
 
 
 async def _begin(harness: Harness, wanted: Wanted) -> dict[str, Any]:

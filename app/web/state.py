@@ -1,6 +1,7 @@
 """The whole state as one JSON document, for `moab state`: docs/state.schema.json says its form."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -48,7 +49,10 @@ def state_router(harness: Harness) -> APIRouter:
 
 
 def _watching(harness: Harness) -> Watching:
-    return watching_of(harness, harness.library.look())
+    """The watched folders; beside their faults those of pipelines."""
+    shelf = harness.library.look()
+    watching = watching_of(harness, shelf)
+    return replace(watching, faults=(*watching.faults, *shelf.faults.values()))
 
 
 def state(tx: Tx, harness: Harness, watching: Watching) -> dict[str, Any]:
@@ -66,6 +70,7 @@ def state(tx: Tx, harness: Harness, watching: Watching) -> dict[str, Any]:
         "approvals": open_approvals(tx),
         "calls": open_calls(tx),
         "watch": [_watch(watch, watching.settle_s) for watch in watching.folders],
+        "faults": list(watching.faults),
     }
 
 

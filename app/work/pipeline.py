@@ -108,6 +108,11 @@ class Pipeline(BaseModel):
         return next(step for step in self.steps if step.id == step_id)
 
     @property
+    def needs_model(self) -> bool:
+        """Whether a step of it asks the model that is set for everything."""
+        return any(step.action in MODELLED and not step.tool for step in self.steps)
+
+    @property
     def needs_source(self) -> bool:
         """Whether a goal of it begins with a file."""
         return bool(self.accepts) or any(step.needs_source() for step in self.steps)

@@ -67,13 +67,15 @@ def has_news(scanned: Sequence[Scanned], known: Mapping[str, tuple[int, int]], n
 
 
 def scan_watched(harness: Harness) -> list[Scanned]:
-    """What lies in the watched folders; none of those that cannot be read now. Blocks."""
+    """What lies in the watched folders; none of those that cannot be read now, or wait for a real model. Blocks."""
     shelf = harness.library.look()
     watching = watching_of(harness, shelf)
     scanned = []
     for watch in watching.folders:
         if not os.path.lexists(watch.path) and watch.path.is_relative_to(os.path.realpath(harness.workspace.root)):
             watch.path.mkdir(parents=True)
+        if shelf.pipelines[watch.pipeline].needs_model and harness.settings.is_local_model:
+            continue  # what lies there becomes a goal once there is one
         try:
             entries = tuple(scan(watch))
         except OSError as error:

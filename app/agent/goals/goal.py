@@ -27,6 +27,7 @@ from app.work.watcher import digest_of
 
 MAX_TITLE = 120
 MAX_SLUG = 60
+TOO_SMALL = "needs a real model, and only the small local one is here: set AGENT_MODEL, and the key of its provider."
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Made:
 async def make_goal(harness: Harness, wish: GoalWish) -> Made:
     """A goal with its first steps started. Raises NotFound or BadInput for a pipeline or source that does not fit."""
     pipeline = await asyncio.to_thread(harness.library.find, wish.pipeline)
+    if pipeline.needs_model and harness.settings.is_local_model:
+        raise BadInput(f"{pipeline.name} {TOO_SMALL}")
     _check(pipeline, wish)
     digest = wish.digest or (await asyncio.to_thread(_digest, wish.source) if wish.source else "")
     if wish.source:

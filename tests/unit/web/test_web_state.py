@@ -12,17 +12,16 @@ from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 from sqlalchemy import insert
 
-from app.agent.goals.watched import watching_of
 from app.sessions import tasks
 from app.tables import approvals
 from app.web.api import api_router, explain_errors
-from app.web.state import beat_now, state
+from app.web.state import _watching, beat_now, state
 from app.work import ledger, supervision, wakes
 from app.work.observation import Kind, Observation
 from tests.unit.core.embedded import Embedded, embedded
 from tests.unit.core.rules import ROOT
 from tests.unit.house import RUN, SESSION, House, begin
-from tests.unit.work.goal_house import make
+from tests.unit.work.goal_house import make, put_pipeline
 
 SCHEMA = json.loads((ROOT / "docs" / "state.schema.json").read_text())
 
@@ -32,9 +31,8 @@ def faults(document: Any) -> list[str]:
 
 
 def document(house: House) -> dict[str, Any]:
-    watching = watching_of(house.harness, house.harness.library.look())
     with house.tx() as tx:
-        found: dict[str, Any] = json.loads(json.dumps(state(tx, house.harness, watching)))
+        found: dict[str, Any] = json.loads(json.dumps(state(tx, house.harness, _watching(house.harness))))
     return found
 
 
@@ -72,7 +70,18 @@ def test_a_fresh_one(house: House) -> None:
     found = document(house)
     assert faults(found) == []
     assert found["beat"]["last"] is None and found["beat"]["next"] == "2026-01-05T12:30:00+00:00"
-    assert [found[name] for name in ("goals", "tasks", "wakes", "approvals", "calls", "watch")] == [[]] * 6
+    assert [found[name] for name in ("goals", "tasks", "wakes", "approvals", "calls", "watch", "faults")] == [[]] * 7
+
+
+def test_what_is_wrong_with_the_files_of_people_is_named(house: House) -> None:
+    root = house.harness.workspace.root
+    root.mkdir(exist_ok=True)
+    (root / "watch.yaml").write_text("folders: [{path: in, pattern: '*.txt', pipeline: nope}]")
+    put_pipeline(house, "broken", "steps: 1")
+    found = document(house)
+    assert faults(found) == [] and found["watch"] == []
+    watch, pipeline = found["faults"]
+    assert "watch.yaml: folder 1: pipeline: there is no 'nope'" in watch and "pipelines/broken.yaml" in pipeline
 
 
 async def test_a_busy_one(house: House) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.cli import goals_text
+from app.config import LOCAL_MODEL
 from app.web.api import explain_errors
 from app.web.goals import goals_router
 from tests.unit.house import House
@@ -76,3 +78,13 @@ async def test_pipelines_are_listed_with_the_faults_of_others(api: httpx.AsyncCl
     )
     page = goals_text.pipelines_page(await asked(api, "GET", "/api/pipelines"))
     assert "Refused: watch.yaml: folder 1: pipeline: there is no 'lost'; accepted: podcast_from_audio" in page
+
+
+async def test_pipelines_that_wait_for_a_real_model_are_named(goal_house: House) -> None:
+    settings = goal_house.harness.settings.model_copy(update={"agent_model": LOCAL_MODEL})
+    app = FastAPI()
+    app.include_router(goals_router(replace(goal_house.harness, settings=settings)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
+        faults = (await asked(client, "GET", "/api/pipelines"))["faults"]
+    assert set(faults) == {"podcast_from_audio", "podcast_from_transcript"}
+    assert "needs a real model" in goals_text.pipelines_page({"pipelines": [], "faults": faults})

@@ -1,6 +1,7 @@
 """Watched folders in a house: each new file becomes one goal, and nothing becomes two."""
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from app.agent.goals import folders
 from app.agent.goals.folders import scan_folders
 from app.agent.goals.orders import list_goals
 from app.agent.heartbeat.look import look_around
+from app.config import LOCAL_MODEL
+from app.errors import BadInput
 from app.goal_tables import goals
 from app.work import watcher
 from app.work.life import Priority
@@ -169,3 +172,18 @@ async def test_a_fault_in_watch_yaml_is_logged_once_and_watches_nothing(
     for _ in range(3):
         assert await scan_folders(goal_house.harness) == {"new": 0, "goals": 0}
     assert sum("No folder is watched" in record.message for record in caplog.records) == 1
+
+
+async def test_with_the_local_model_alone_what_is_dropped_waits_and_what_is_asked_for_is_refused(
+    goal_house: House, inbox: Path
+) -> None:
+    """So small a model would write its own prompt into the wiki."""
+    (inbox / "talk.txt").write_text(WORDS)
+    settings = goal_house.harness.settings.model_copy(update={"agent_model": LOCAL_MODEL})
+    keyless = replace(goal_house, harness=replace(goal_house.harness, settings=settings))
+    assert await scan_folders(keyless.harness) == {"new": 0, "goals": 0}
+    with pytest.raises(BadInput, match=r"podcast_from_transcript needs a real model.*set AGENT_MODEL"):
+        await make(keyless, "podcast_from_transcript", inbox / "talk.txt")
+    put_pipeline(keyless, "plain", "steps:\n  - {id: a, action: write, output: a.txt, content: x}")
+    assert (await make(keyless, "plain")).fresh, "without a step for a model there is nothing to wait for"
+    assert await scan_folders(goal_house.harness) == {"new": 1, "goals": 1}, "it was not forgotten"
