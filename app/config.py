@@ -14,7 +14,7 @@ from dotenv import load_dotenv
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.errors import ConfigError
+from app.errors import ConfigError, fault_of
 
 LOCAL_MODEL = "local/smollm2-135m-instruct"
 
@@ -377,7 +377,7 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']} (got {_shown(e)})" for e in error.errors()]
+        faults = [f"{'.'.join(map(str, e['loc'])).upper()}: {fault_of(e)} (got {_shown(e)})" for e in error.errors()]
         # Not `from error`: that one shows what was given, also where it is a secret.
         raise ConfigError("These settings have a form that is not accepted:\n" + "\n".join(faults)) from None
 

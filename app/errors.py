@@ -1,5 +1,8 @@
 """Every error of ours, in one small tree; the docstring is the default sentence."""
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class MoabError(Exception):
     """Moab could not do what was asked."""
@@ -35,3 +38,8 @@ class ChannelError(MoabError):
 
 class ServiceUnavailable(MoabError):
     """The service does not answer."""
+
+
+def fault_of(found: Mapping[str, Any]) -> str:
+    """What pydantic says is wrong with a field, without the kind of exception that said so."""
+    return str(found["msg"]).removeprefix("Value error, ")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Protocol, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from app.errors import BadInput
+from app.errors import BadInput, fault_of
 
 SAFE_INTEGER = 2**53
 MAX_WIRE_DEPTH = 60
@@ -123,7 +123,7 @@ class Event(Wire):
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
-            faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {fault_of(e)}" for e in error.errors())
             raise BadInput(f"{cls.name}: the data does not fit: {faults}.") from error
 
     def to_wire(self, event_id: str, ts: int | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from app.config import Settings
-from app.errors import BadInput
+from app.errors import BadInput, fault_of
 from app.events import Attachment, CommandReceived, Destination, MessageReceived, Sender, as_input, message_event_id
 from webhooks.http_files import FORM, MAX_FILES, Box, PostedFile
 from webhooks.way_in import Accept, Door, Wait, WayIn, read_body
@@ -51,7 +51,7 @@ def parse(body: bytes) -> Posted:
     try:
         posted = Posted.model_validate_json(body)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
+        faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {fault_of(e)}" for e in error.errors())
         form = (
             '{"message": "text", "sessionKey"?: "name", "channel"?: "http"|"terminal", "messageKey"?: "unique", '
             f'"attachments"?: [{FORM}]}}'

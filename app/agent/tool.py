@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from app.clock import Clock
-from app.errors import BadInput
+from app.errors import BadInput, fault_of
 from app.speech import Speech
 
 
@@ -264,7 +264,7 @@ class Tool:
         try:
             parsed = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
-            faults = [f"- {'.'.join(str(p) for p in e['loc']) or '(arguments)'}: {e['msg']}" for e in error.errors()]
+            faults = [f"- {'.'.join(str(p) for p in e['loc']) or '(arguments)'}: {fault_of(e)}" for e in error.errors()]
             accepted = ", ".join(self._accepted())
             raise BadInput(
                 f"{self.name}: the arguments do not fit.\n" + "\n".join(faults) + f"\nAccepted: {accepted}."

@@ -81,8 +81,8 @@ def check(file: Annotated[Path, typer.Argument(help="A pipeline's file.")]) -> N
 def run(
     name: Annotated[str, typer.Argument(help="The pipeline's name.")],
     file: Annotated[Path | None, typer.Argument(help="The file that it begins with.")] = None,
-    title: Annotated[str, typer.Option(help="What to call it [default: the file's name].")] = "",
-    session: Annotated[str, typer.Option(help="The conversation that is told [default: the last one].")] = "",
+    title: Annotated[str, typer.Option(help="What to call it.", show_default="the file's name")] = "",
+    session: Annotated[str, typer.Option(help="The conversation that is told.", show_default="the last one")] = "",
     again: Annotated[bool, typer.Option("--again", help="Also if this content went through it before.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit code 1 if it failed.")] = False,
     as_json: AsJson = False,

@@ -75,14 +75,17 @@ def chat(session: Annotated[str, typer.Option(help="Which conversation to open."
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on [default: MOAB_HOST or 127.0.0.1].")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on [default: MOAB_PORT or 8787].")] = None,
+    host: Annotated[str | None, typer.Option(help="Where to listen.", show_default="MOAB_HOST or 127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.", show_default="MOAB_PORT or 8787")] = None,
 ) -> None:
     """Run the service until it is told to stop."""
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    from app.cli.misspelt import warn_of_misspelt
     from app.main import serve as serve_until_told
 
-    serve_until_told(read_settings(**given))
+    settings = read_settings(**given)
+    warn_of_misspelt(settings.home)
+    serve_until_told(settings)
 
 
 @app.command()
@@ -107,9 +110,11 @@ def model(
     ] = False,
 ) -> None:
     """Say which model would answer, and why."""
+    from app.cli.misspelt import warn_of_misspelt
     from app.local_model import LocalModel
 
     settings = read_settings()
+    warn_of_misspelt(settings.home)
     missing = settings.is_local_model and not LocalModel.installed()
     if needs_local:
         raise typer.Exit(0 if missing else 1)

@@ -10,7 +10,15 @@ from app.cli.service import AsJson, json_text, read_settings, the_service
 if TYPE_CHECKING:
     from app.config import Settings
 
+BY = ("session", "day", "model")
+
 runs = typer.Typer()
+
+
+def _known(by: str) -> str:
+    if by not in BY:
+        raise typer.BadParameter(f"{by!r} is not accepted: {', '.join(BY)}.")
+    return by
 
 
 @runs.command(name="runs")
@@ -41,7 +49,7 @@ def show_run(
 
 @runs.command(name="usage")
 def show_usage(
-    by: Annotated[str, typer.Option(help="session, day or model.")] = "session",
+    by: Annotated[str, typer.Option(help="session, day or model.", callback=_known)] = "session",
     days: Annotated[int, typer.Option(min=1, max=366, help="How many days back, today included.")] = 30,
     as_json: AsJson = False,
 ) -> None:

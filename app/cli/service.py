@@ -31,6 +31,9 @@ async def the_service(settings: "Settings", start: bool = False) -> AsyncIterato
         return
     if not start:
         raise ServiceUnavailable("No service is running: start one with `moab serve` (or talk to it with `moab chat`).")
+    from app.cli.misspelt import warn_of_misspelt
+
+    warn_of_misspelt(settings.home)
     _require_model(settings)
     typer.echo(_who_answers(settings.model), err=True)
     from app.main import running

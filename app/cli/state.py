@@ -17,7 +17,9 @@ LOOK_EVERY_S = 0.25
 
 
 @state.command(name="state")
-def show_state() -> None:
+def show_state(
+    as_json: Annotated[bool, typer.Option("--json", help="It is JSON in any case.")] = False,
+) -> None:
     """Print what is going on as one JSON document: goals, tasks, wakes, approvals, watched folders, beats."""
     typer.echo(json_text(asyncio.run(_state())))
 

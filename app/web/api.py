@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.agent.harness import Harness
-from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
+from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable, fault_of
 from app.sessions import transcript, turns
 from app.web import conversations
 from app.web.approvals import Decided, decide_here, open_approvals
@@ -145,6 +146,12 @@ def explain_errors(app: FastAPI) -> None:
     async def explain(_request: Request, error: Exception) -> Response:
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), None)
         return JSONResponse({"error": str(error)}, status or (400 if isinstance(error, BadInput) else 500))
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse(_request: Request, error: Exception) -> Response:
+        found = error.errors() if isinstance(error, RequestValidationError) else ()
+        faults = (f"{'.'.join(map(str, fault['loc'][1:])) or 'body'}: {fault_of(fault)}" for fault in found)
+        return JSONResponse({"error": f"{'; '.join(faults)}."}, 422)
 
     @app.exception_handler(Exception)
     async def apologise(_request: Request, _error: Exception) -> Response:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.errors import BadInput
+from app.errors import BadInput, fault_of
 
 MAX_TOPICS = 5
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
@@ -83,5 +83,5 @@ def parse_answer(answer: str, form: type[Form]) -> Form:
     try:
         return form.model_validate(data)
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in error.errors())
+        faults = (f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {fault_of(e)}" for e in error.errors())
         raise BadInput("; ".join(faults)) from error

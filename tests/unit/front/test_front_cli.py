@@ -106,6 +106,23 @@ def test_model_says_which_and_why(moab: Moab) -> None:
     assert moab("model", OPENAI_API_KEY="x").stdout.startswith("openai/")
 
 
+def test_a_setting_that_is_nearly_one_is_named(moab: Moab, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("AGENT_MODL=ollama/x\nGROQ_API_KEY=k\nTELEGRAM_ALLOWED_CHAT=5\nMOAB_PORT=8787\n")
+    lines = moab("model").stderr.splitlines()
+    assert [line.partition(" in ")[0] for line in lines] == ["moab: AGENT_MODL", "moab: TELEGRAM_ALLOWED_CHAT"]
+    assert lines[0].endswith("is no setting. Is AGENT_MODEL meant?")
+
+
+def test_help_shows_defaults_that_come_from_elsewhere(moab: Moab) -> None:
+    said = " ".join(moab("serve", "--help").stdout.split())
+    assert "MOAB_HOST or 127.0.0.1" in said and "MOAB_PORT or 8787" in said and "on ." not in said
+
+
+def test_a_sum_of_what_is_none_names_what_there_is(moab: Moab, service: FakeService) -> None:
+    done = moab("usage", "--by", "foo")
+    assert done.returncode == 2 and "'foo' is not accepted: session, day, model" in done.stderr
+
+
 def test_needs_local_is_no_for_a_configured_model(moab: Moab) -> None:
     assert moab("model", "--needs-local", AGENT_MODEL="ollama/llama3.2").returncode == 1
 

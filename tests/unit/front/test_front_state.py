@@ -13,6 +13,7 @@ def beat(last: str | None) -> dict[str, dict[str, str | None]]:
 def test_the_state_is_one_json_document(moab: Moab, service: FakeService) -> None:
     service.others = {"GET state": lambda: beat(None) | {"wakes": []}}
     assert json.loads(moab("state").stdout) == beat(None) | {"wakes": []}
+    assert json.loads(moab("state", "--json").stdout) == beat(None) | {"wakes": []}
 
 
 def test_the_heartbeat_is_told_in_a_line(moab: Moab, service: FakeService) -> None:

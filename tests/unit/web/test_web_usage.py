@@ -55,7 +55,11 @@ async def test_usage_by_session_model_and_day(house: House, http: httpx.AsyncCli
     by_day = (await http.get("/api/usage", params={"by": "day"})).json()
     local = house.harness.daily_log.local(house.clock.now())
     assert by_day["rows"][0]["name"] == f"{local:%Y-%m-%d}"
-    assert (await http.get("/api/usage", params={"by": "moon"})).status_code == 422
+    refused = await http.get("/api/usage", params={"by": "moon"})
+    assert (refused.status_code, refused.json()) == (
+        422,
+        {"error": "by: Input should be 'session', 'day' or 'model'."},
+    )
 
 
 async def test_usage_as_a_table(house: House, http: httpx.AsyncClient) -> None:
