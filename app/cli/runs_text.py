@@ -80,7 +80,7 @@ def learnings_page(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _approval(row: Mapping[str, Any]) -> str:
     head = f"{row['id']}  {row['tool']}  for {row.get('requester') or 'nobody'} in {row['sessionKey']}"
-    return printable(f"{head}, until {row['expiresAt']}\n  {row['arguments']}\n  in {row['folder']}")
+    return printable(f"{head}, until {short_time(row['expiresAt'])}\n  {row['arguments']}\n  in {row['folder']}")
 
 
 def _row(run: Mapping[str, Any]) -> tuple[str, ...]:

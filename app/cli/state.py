@@ -34,8 +34,10 @@ def heartbeat(
 
 
 def _told(beat: dict[str, Any]) -> str:
-    last = f"The heart beat last at {beat['last']}." if beat["last"] else "The heart has not beaten yet."
-    return f"{last} It beats next at {beat['next']} ({beat['cron']}, {beat['zone']})."
+    from app.cli.runs_text import short_time
+
+    last = f"The heart beat last at {short_time(beat['last'])}." if beat["last"] else "The heart has not beaten yet."
+    return f"{last} It beats next at {short_time(beat['next'])} ({beat['cron']}, {beat['zone']})."
 
 
 async def _state() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.cli.chat import printable
+from app.cli.runs_text import short_time
 
 
 def task_page(page: Mapping[str, Any]) -> str:
@@ -37,7 +38,7 @@ def _line(task: Mapping[str, Any]) -> str:
 
 
 def _decided(action: Mapping[str, Any]) -> str:
-    due = f" Not before {action['not_before']}." if action.get("not_before") else ""
+    due = f" Not before {short_time(action['not_before'])}." if action.get("not_before") else ""
     return f"{action['kind']}: {action['reason']}{due}"
 
 
@@ -49,4 +50,4 @@ def _outside(one: Mapping[str, Any]) -> str:
 def _seen(one: Mapping[str, Any]) -> str:
     step = f" {one['step']}" if one["step"] else ""
     said = f": {one['summary']}" if one["summary"] else ""
-    return f"{one['at']}  {one['kind']}{step} ({one['source']}){said}"
+    return f"{short_time(one['at'])}  {one['kind']}{step} ({one['source']}){said}"

@@ -19,15 +19,15 @@ def test_the_state_is_one_json_document(moab: Moab, service: FakeService) -> Non
 def test_the_heartbeat_is_told_in_a_line(moab: Moab, service: FakeService) -> None:
     service.others = {"GET state": lambda: beat(None)}
     said = moab("heartbeat").stdout
-    assert said == "The heart has not beaten yet. It beats next at 2026-01-05T12:01:00+00:00 (* * * * *, UTC).\n"
+    assert said == "The heart has not beaten yet. It beats next at 2026-01-05 12:01:00Z (* * * * *, UTC).\n"
 
 
 def test_a_beat_at_once_is_waited_for(moab: Moab, service: FakeService) -> None:
-    before, after = beat("2026-01-05T11:59:00+00:00"), beat("2026-01-05T12:00:30+00:00")
+    before, after = beat("2026-01-05T11:59:00+00:00"), beat("2026-01-05T12:00:30.123456+00:00")
     looks = iter([before, before, after])
     service.others = {"POST heartbeat": lambda: {"last": before["beat"]["last"]}, "GET state": lambda: next(looks)}
     said = moab("heartbeat", "--now").stdout
-    assert said.startswith("The heart beat last at 2026-01-05T12:00:30+00:00.")
+    assert said.startswith("The heart beat last at 2026-01-05 12:00:30Z.")
 
 
 LEARNING = {"id": "l1", "scope": "general", "text": "Tea is green.", "count": 3, "state": "kept"}
@@ -43,3 +43,16 @@ def test_learnings_are_listed_and_decided_on(moab: Moab, service: FakeService) -
     assert moab("learnings", "drop", "l1").stdout == "l1 is dropped.\n"
     missing = moab("learnings", "promote", "l2")
     assert missing.returncode == 1 and missing.stderr.startswith("moab: ")
+
+
+def test_somebody_is_looked_for_before_it_is_asked_whether_to_forget_him(moab: Moab, service: FakeService) -> None:
+    gone = {"id": "telegram:5", "sessions": 1, "memory": "deleted", "runs": 2, "openRuns": 0, "staysShutOut": True}
+    service.others = {
+        "GET people/telegram:5": lambda: {"id": "telegram:5", "sessions": 1},
+        "POST people/telegram:5/forget": lambda: gone,
+    }
+    done = moab("people", "forget", "telegram:5", stdin="y\n")
+    assert "Delete everything about telegram:5 (1 conversation), for good?" in done.stdout
+    assert "Deleted: 1 conversation of telegram:5." in done.stdout and "moab people readmit" in done.stdout
+    missing = moab("people", "forget", "telegram:1", stdin="y\n")
+    assert missing.returncode == 1 and "Delete everything" not in missing.stdout

@@ -28,6 +28,7 @@ from app.web.people import people_router
 from app.web.runs import RemoteRuns
 from tests.unit.agent.test_agent_gate import gated_house, said
 from tests.unit.house import DirectSteps, House, RecordingChannel, message, run_id, whole_turn
+from tests.unit.work.typed import typing
 
 
 @pytest.fixture
@@ -85,13 +86,18 @@ async def test_what_did_not_arrive_is_listed_with_the_reason(house: House, http:
     assert "blocked by the user" in deliveries_table([stuck])
 
 
-async def test_what_arrived_is_shown_on_request(house: House, http: httpx.AsyncClient) -> None:
+async def test_what_arrived_is_shown_on_request(
+    house: House, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await whole_turn(house)
     harness = house.harness
     await deliver_next(harness.db, harness.channels, harness.clock, harness.boot_id, "test:7")
     assert (await http.get("/api/deliveries")).json()["deliveries"] == []
     [arrived] = (await http.get("/api/deliveries", params={"all": "true"})).json()["deliveries"]
     assert arrived["state"] == "sent"
+    async with typing(house, monkeypatch, deliveries_router(harness)) as moab:
+        assert (await moab("deliveries")).stdout == "Everything has arrived.\n"
+        assert "sent" in (await moab("deliveries", "--all")).stdout
 
 
 async def test_everything_about_a_person_is_written_out_and_then_deleted(house: House, http: httpx.AsyncClient) -> None:
