@@ -94,7 +94,7 @@ class Thought(Frozen):
     """What one think step came to. `compact`, `fetch` and `transcribe` (files that came along) and `spent` asked no
     model.
 
-    `saw` is whether pictures were shown.
+    `saw` is whether pictures were shown; `advice` what is known of a failure beside its trouble.
     """
 
     kind: Literal[
@@ -117,6 +117,7 @@ class Thought(Frozen):
     message: str = ""
     wait_until: str | None = None
     saw: bool = False
+    advice: str = ""
 
 
 class Ask(Frozen):

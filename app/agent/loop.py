@@ -271,7 +271,8 @@ async def _recover(steps: Steps, body: Bodies, thought: Thought, progress: Progr
         case "shrink" | "close_eyes":
             pass
         case _:
-            return await _finish(steps, body, progress, text=EXPLANATIONS[thought.trouble], state="failed")
+            text = thought.advice or EXPLANATIONS[thought.trouble]
+            return await _finish(steps, body, progress, text=text, state="failed")
     return progress
 
 

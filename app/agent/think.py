@@ -192,7 +192,14 @@ async def _failed(
     await harness.db.write(wait)
     log.info("The model call failed (%s): %s", failure.trouble, failure.message, extra={"run": flow.run_id})
     message = redacted(failure.message)[:300]
-    return Thought(kind="failed", trouble=failure.trouble, message=message, wait_until=until.isoformat(), saw=saw)
+    return Thought(
+        kind="failed",
+        trouble=failure.trouble,
+        message=message,
+        wait_until=until.isoformat(),
+        saw=saw,
+        advice=failure.advice,
+    )
 
 
 def _record(

@@ -119,6 +119,8 @@ def model(
     if needs_local:
         raise typer.Exit(0 if missing else 1)
     typer.echo(f"{settings.model}: {_why(settings)}" + (" It is not installed yet." if missing else ""))
+    if not settings.is_local_model and (lacks := asyncio.run(_lacks(settings))):
+        typer.echo(f"Careful: {lacks}", err=True)
 
 
 @app.command()
@@ -174,6 +176,12 @@ async def _send(settings: "Settings", text: str, session: str, wait: bool, paths
 
 def _where(session: str) -> str:
     return "`moab chat`" if session == "default" else f"`moab chat --session {shlex.quote(session)}`"
+
+
+async def _lacks(settings: "Settings") -> str:
+    from app.agent.models.llm import LiteLLM
+
+    return await LiteLLM(timeout_s=settings.model_timeout_s).lacks(settings.model)
 
 
 def _why(settings: "Settings") -> str:

@@ -163,7 +163,7 @@ def monitor(
     only = f"?task_id={_part(task_id)}" if task_id else ""
     found = _asked("POST" if apply else "GET", f"/monitor{only if apply else ''}")["decided"]
     shown = [one for one in found if task_id in (None, one["id"])]
-    typer.echo(json_text({"decided": shown}) if as_json else decisions_page(shown))
+    typer.echo(json_text({"decided": shown}) if as_json else decisions_page(shown, applied=apply))
 
 
 @tasks.command()

@@ -26,10 +26,10 @@ def list_page(tasks: Sequence[Mapping[str, Any]]) -> str:
     return printable("\n".join(_line(task) for task in tasks)) or "No tasks are tracked."
 
 
-def decisions_page(decided: Sequence[Mapping[str, Any]]) -> str:
-    """One line for each task that is watched over."""
+def decisions_page(decided: Sequence[Mapping[str, Any]], *, applied: bool) -> str:
+    """One line for each task that is watched over; once `applied`, for each about which something was done."""
     lines = [f"{one['id']}  {_decided(one['action'])}" for one in decided]
-    return printable("\n".join(lines)) or "No task is watched over."
+    return printable("\n".join(lines)) or ("Nothing had to be done." if applied else "No task is watched over.")
 
 
 def _line(task: Mapping[str, Any]) -> str:

@@ -5,11 +5,12 @@ import gc
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import ModuleType
 from typing import Any, Protocol
 
+from app.agent.models.access import lacking, unreached
 from app.agent.models.line import Line
 from app.agent.models.provider import marked, may_think, takes_marks, thinking_of
 
@@ -29,11 +30,14 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True)
 class ModelFailure:
-    """A call that gave no answer. `retry_after_s` is what the provider asked for, in seconds, if it did."""
+    """A call that gave no answer. `retry_after_s` is what the provider asked for, in seconds, if it did; `advice` is a
+    sentence of the catalogue that says more than the trouble, if more is known.
+    """
 
     trouble: Trouble
     message: str
     retry_after_s: float | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,9 +189,21 @@ class LiteLLM:
             else:
                 answer = await litellm.acompletion(model=model, **request)
         except Exception as error:  # litellm raises its own tree and what its many parts let through
-            return classify(litellm, error)
+            return self._advised(litellm, model, classify(litellm, error))
         took_s.append(asyncio.get_running_loop().time() - began)
         return _completion(litellm, model, answer)
+
+    async def lacks(self, model: str) -> str:
+        """Why `model` cannot be asked as things are set, in a sentence; "" if nothing is known to be missing."""
+        return "" if model == self._local_name else lacking(await self._load(), model)
+
+    def _advised(self, litellm: ModuleType, model: str, failure: ModelFailure) -> ModelFailure:
+        if failure.trouble is Trouble.REJECTED:
+            return replace(failure, advice=lacking(litellm, model))
+        if failure.trouble is Trouble.UNAVAILABLE:
+            is_there = model.partition("/")[0] == self._api_base_for
+            return replace(failure, advice=unreached(model, self._api_base if is_there else ""))
+        return failure
 
     def _request(
         self, model: str, messages: Messages, tools: Sequence[Mapping[str, Any]], asking: Asking

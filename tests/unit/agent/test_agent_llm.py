@@ -10,6 +10,7 @@ import pytest
 
 from app.agent.models.llm import Asking, Completion, LiteLLM, ModelFailure, ToolWish, Trouble, classify
 from app.config import MODEL_CLIENT_VARIABLES
+from app.sentences import retell
 from tests.fakes.model_server import ModelServer
 from tests.unit.agent.transcripts import DATA_URL
 
@@ -256,6 +257,41 @@ async def test_a_long_complaint_is_cut(model: LiteLLM) -> None:
 async def test_an_address_is_for_the_models_of_its_provider_alone(model: LiteLLM, provider: ModelServer) -> None:
     failure = await ask(model, name="mistral/other")
     assert isinstance(failure, ModelFailure) and provider.calls("chat") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("anthropic/claude-x", "anthropic/claude-x cannot be asked: ANTHROPIC_API_KEY is not set where I run."),
+        ("foo/bar", "foo/bar is of no provider that I know."),
+        ("gpt", "gpt is of no provider that I know."),
+    ],
+)
+async def test_what_is_missing_to_ask_a_model_is_named(
+    model: LiteLLM, monkeypatch: pytest.MonkeyPatch, name: str, says: str
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    failure = await ask(model, name=name)
+    assert isinstance(failure, ModelFailure) and failure.trouble is Trouble.REJECTED
+    assert failure.advice.startswith(says) and await model.lacks(name) == failure.advice
+    assert retell(failure.advice, "de").startswith((f"{name} kann nicht gefragt werden", f"{name} gehört zu keinem"))
+
+
+async def test_where_nothing_is_missing_nothing_is_said(model: LiteLLM, provider: ModelServer) -> None:
+    provider.script({"fault": "unauthorized"})
+    failure = await ask(model)
+    assert isinstance(failure, ModelFailure) and (failure.trouble, failure.advice) == (Trouble.REJECTED, "")
+    assert await model.lacks("ollama/llama3.2") == "", "it needs no key"
+
+
+async def test_an_ollama_that_is_off_is_named_with_its_address(
+    client: LiteLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_api_base", "http://127.0.0.1:9")
+    monkeypatch.setattr(client, "_api_base_for", "ollama")
+    failure = await ask(client, name="ollama/llama3.2")
+    assert isinstance(failure, ModelFailure) and failure.trouble is Trouble.UNAVAILABLE
+    assert failure.advice == "Ollama does not answer at http://127.0.0.1:9. `ollama serve` starts it."
 
 
 class OwnEndpoint:

@@ -389,10 +389,10 @@ async def test_what_stops_a_turn_while_it_summarises(kind: str, ending: str) -> 
 
 
 async def test_what_cannot_be_mended_is_explained() -> None:
-    script = Script([failed("quota")])
+    script = Script([failed("quota") | {"advice": "The account has no credit left."}])
     _, steps = await play(script)
     assert steps.ids == ["think", "finish"]
-    assert (script.finished[0]["text"], script.finished[0]["state"]) == (EXPLANATIONS[_trouble("quota")], "failed")
+    assert (script.finished[0]["text"], script.finished[0]["state"]) == ("The account has no credit left.", "failed")
 
 
 async def test_a_newer_message_at_the_end_makes_it_think_on() -> None:

@@ -161,9 +161,11 @@ async def test_a_failure_is_a_value_and_the_turn_stays_owned(house: House) -> No
 
 
 async def test_a_key_in_a_failure_does_not_leave_the_step(house: House) -> None:
-    house.model.answers = [ModelFailure(Trouble.REJECTED, "Incorrect API key provided: sk-abcdefgh12345678")]
+    house.model.answers = [
+        ModelFailure(Trouble.REJECTED, "Incorrect API key provided: sk-abcdefgh12345678", advice="KEY is not set.")
+    ]
     found = await thought(house, await begin(house))
-    assert found.message == "Incorrect API key provided: sk-***"
+    assert found.message == "Incorrect API key provided: sk-***" and found.advice == "KEY is not set."
 
 
 async def test_a_pause_grows_with_the_waits_where_nobody_names_one(house: House) -> None:

@@ -65,7 +65,8 @@ ONLY = {
     "agent.context.summary": {"agent.context.coverage", "events", "sessions.transcript"},
     "agent.context.pruning": set[str](),
     "agent.recovery": {"agent.models.llm", "sentences"},
-    "agent.models.llm": {"agent.models.line", "agent.models.provider"},
+    "agent.models.llm": {"agent.models.access", "agent.models.line", "agent.models.provider"},
+    "agent.models.access": {"sentences"},
     "agent.models.line": set[str](),
     "agent.models.provider": set[str](),
 }

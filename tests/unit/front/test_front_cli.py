@@ -123,6 +123,13 @@ def test_a_sum_of_what_is_none_names_what_there_is(moab: Moab, service: FakeServ
     assert done.returncode == 2 and "'foo' is not accepted: session, day, model" in done.stderr
 
 
+def test_model_names_what_it_cannot_be_asked_without(moab: Moab) -> None:
+    assert "openai/gpt-5.4 cannot be asked: OPENAI_API_KEY" in moab("model", AGENT_MODEL="openai/gpt-5.4").stderr
+    assert "foo/bar is of no provider that I know" in moab("model", AGENT_MODEL="foo/bar").stderr
+    done = moab("model", AGENT_MODEL="openai/gpt-5.4", OPENAI_API_KEY="x")
+    assert done.returncode == 0 and done.stderr == ""
+
+
 def test_needs_local_is_no_for_a_configured_model(moab: Moab) -> None:
     assert moab("model", "--needs-local", AGENT_MODEL="ollama/llama3.2").returncode == 1
 

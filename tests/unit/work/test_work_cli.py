@@ -108,6 +108,8 @@ async def test_what_people_read(moab: Moab) -> None:
     assert (await moab("list")).output == "No tasks are tracked.\n"
     assert (await moab("monitor")).output == "No task is watched over.\n"
     await begin_task(moab)
+    assert (await moab("monitor")).output.startswith("film  OK")
+    assert (await moab("monitor", "film", "--apply")).output == "Nothing had to be done.\n"
     await moab("external-job", "film", "--job", "render", "--source", "a friend")
     text = (await moab("show", "film")).output
     assert text.startswith("film  INCONSISTENT  cut the film\n  a: PENDING\n  b: PENDING\n")
