@@ -36,6 +36,7 @@ class Claim(StrEnum):
 
 # Every step asks these: a statement that is made once costs a third of one that is made anew each time.
 OPEN = select(sessions.c.id).where(sessions.c.key == bindparam("of_key"), sessions.c.closed_at.is_(None))
+OPEN_TO_WRITE = OPEN.with_for_update()
 HEAD = select(sessions.c.head_id).where(sessions.c.id == bindparam("session"))
 HOLDING = (
     select(
@@ -67,8 +68,12 @@ def key_of(tx: Tx, session_id: str) -> str:
 
 
 def open_session(tx: Tx, key: str, new_id: str, now: datetime, parent_id: str | None = None) -> str:
-    """The id of the open session of `key`; makes one called `new_id` if there is none."""
-    found = find(tx, key)
+    """The id of the open session of `key`; makes one called `new_id` if there is none.
+
+    It stays open until this transaction ends: whoever is closing it meanwhile is waited for, and closed sessions get
+    no new input.
+    """
+    found: str | None = tx.scalar(OPEN_TO_WRITE, {"of_key": key})
     if found is not None:
         return found
     row = {"id": new_id, "key": key, "created_at": now, "parent_id": parent_id}

@@ -6,6 +6,7 @@ A file of SQLite in its home; with TEST_POSTGRES_URL (a database whose owner may
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import re
 import sqlite3
@@ -50,7 +51,7 @@ class SqliteDatabase:
 
     def change(self, sql: str, values: Sequence[Any]) -> int:
         with contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
-            return connection.execute(sql, values).rowcount
+            return connection.execute(sql, [_as_sqlite(value) for value in values]).rowcount
 
 
 class PostgresDatabase:
@@ -71,11 +72,12 @@ class PostgresDatabase:
 async def _ask(url: str, sql: str, values: Sequence[Any]) -> list[Row]:
     driver = make_url(url).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(driver, isolation_level="AUTOCOMMIT")
-    async with engine.connect() as connection:
-        answer = await connection.exec_driver_sql(_numbered(sql), tuple(values))
-        rows = [dict(row) for row in answer.mappings()] if answer.returns_rows else []
-    await engine.dispose()
-    return rows
+    try:
+        async with engine.connect() as connection:
+            answer = await connection.exec_driver_sql(_numbered(sql), tuple(values))
+            return [dict(row) for row in answer.mappings()] if answer.returns_rows else []
+    finally:
+        await engine.dispose()
 
 
 def _numbered(sql: str) -> str:
@@ -85,4 +87,7 @@ def _numbered(sql: str) -> str:
 
 
 def _as_sqlite(value: Any) -> Any:
-    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if isinstance(value, datetime) else value
+    """Moments and JSON as SQLAlchemy keeps them in SQLite."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return json.dumps(value) if isinstance(value, (dict, list)) else value

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 from app.agent.loop import OFFER
 from app.sessions.calls import MAY_HAVE_HAPPENED
@@ -68,7 +69,7 @@ def test_a_turn_interrupted_long_ago_is_offered(make_service: MakeService) -> No
 
     service.update(chat.update("work"))
     assert service.ended() == -9
-    service.change("UPDATE turns SET seen_at = datetime(seen_at, '-11 minutes')")
+    service.change("UPDATE turns SET seen_at = ?", datetime.now(UTC) - timedelta(minutes=11))
     service.start()
     service.settle()
 
