@@ -277,6 +277,13 @@ class Settings(BaseSettings):
         return self.agent_model or _model_for_keys(os.environ) or LOCAL_MODEL
 
     @property
+    def missing_key(self) -> str:
+        """The variable that the model's provider wants and that is not set; "" if none is known to be missing."""
+        keys = [key for key, model in MODEL_FOR_KEY.items() if model.split("/")[0] == self.model.split("/")[0]]
+        also = ["GOOGLE_API_KEY"] if keys == ["GEMINI_API_KEY"] else []
+        return "" if any(os.environ.get(key) for key in keys + also) else "".join(keys)
+
+    @property
     def is_local_model(self) -> bool:
         return self.model == LOCAL_MODEL
 

@@ -86,6 +86,7 @@ async def running(
     Raises ConfigError (settings, port in use) and EngineLocked (another process has this MOAB_HOME).
     """
     set_up_logging(settings.log_level, known_secrets=settings.secrets())
+    _look_at_model(settings)
     async with contextlib.AsyncExitStack() as stack:
         # First of all: whose home is in use would only be sent to another port, to find the same home in use.
         stack.enter_context(_home_lock(settings))
@@ -118,6 +119,14 @@ async def running(
         if warm:
             stack.push_async_callback(_end, asyncio.create_task(_warm(harness, local)))
         yield Service(url, harness, engine)
+
+
+def _look_at_model(settings: Settings) -> None:
+    """Warn of what would fail at the first message. `moab model` looks closer: that takes seconds."""
+    if settings.missing_key:
+        log.warning("%s cannot be asked: %s is not set.", settings.model, settings.missing_key)
+    elif "/" not in settings.model:
+        log.warning("%s names no provider (openai/gpt-5.4 would); `moab model` says if it is known.", settings.model)
 
 
 def _server_config(app: FastAPI) -> uvicorn.Config:
