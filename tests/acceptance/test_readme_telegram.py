@@ -90,7 +90,8 @@ def test_three_lines_make_a_bot(make_service: MakeService, telegram: FakeProcess
     service = make_service()
     service.home.mkdir(parents=True)
     first, setup, serve = lines_of_readme()
-    newbot, pair, people, deliveries, _, _ = named_in_readme()
+    newbot, kept, pair, people, deliveries, _, _ = named_in_readme()
+    assert kept == "~/.moab/.env"
     assert newbot == "/newbot"  # said to somebody of Telegram's
     assert first == "make setup"  # .ci/run follows this one: it installs what is installed here
     assert subprocess.run(["make", "-n", "setup"], cwd=ROOT, capture_output=True).returncode == 0
@@ -108,17 +109,19 @@ def test_three_lines_make_a_bot(make_service: MakeService, telegram: FakeProcess
 
     with moab(serve, service, telegram) as process:
         try:
-            write(telegram, 2, "hello")
-            until(lambda: texts(telegram)[1:] == ["You said: hello"], "the first answer", 60)
-            write(telegram, 3, "me too", BO)
-            until(lambda: texts(telegram)[2:], "the line to a stranger")
-            assert "only talk to people who were invited" in texts(telegram)[2]
-            write(telegram, 4, pair)
-            code = until(lambda: re.search(r"\b[A-Z0-9]{8}\b", " ".join(texts(telegram)[3:])), "the code")
-            write(telegram, 5, code[0], BO)
+            write(telegram, 2, "Berlin")  # the hello of the set-up asked where Ada is
+            until(lambda: texts(telegram)[1:] == ["Your time zone is Europe/Berlin."], "the time zone", 60)
+            write(telegram, 3, "hello")
+            until(lambda: texts(telegram)[2:] == ["You said: hello"], "the first answer", 60)
+            write(telegram, 4, "me too", BO)
+            until(lambda: texts(telegram)[3:], "the line to a stranger")
+            assert "only talk to people who were invited" in texts(telegram)[3]
+            write(telegram, 5, pair)
+            code = until(lambda: re.search(r"\b[A-Z0-9]{8}\b", " ".join(texts(telegram)[4:])), "the code")
+            write(telegram, 6, code[0], BO)
             until(lambda: any(text.startswith("Hello Bo!") for text in texts(telegram)), "the hello to the second")
             listed = output(people, service, telegram)
-            assert "telegram:77" in listed and "telegram:78" in listed
+            assert re.search(r"telegram:77 +listed +admin .*Europe/Berlin", listed) and "telegram:78" in listed
             assert "Everything has arrived." in output(deliveries, service, telegram)
         finally:
             process.terminate()
