@@ -18,6 +18,7 @@ from webhooks.way_in import Accept, Door, Wait, WayIn, read_body
 
 MAX_BODY_BYTES = 1_000_000
 MAX_WAIT_S = 600.0
+READ_ELSEWHERE = "POST a message here; GET /api/sessions/KEY/messages reads what was said (docs/http.md)."
 
 # The length stands outside of the pattern: a bounded repeat of \w compiles to 10 MB.
 Name = Annotated[str, Field(pattern=r"^[\w.:@+-]+$", min_length=1, max_length=200)]
@@ -103,5 +104,10 @@ def http_router(accept: Accept, wait: Wait, new_key: Callable[[], str], box: Box
             return JSONResponse(ids | {"status": "accepted"}, 202)
         answer = await wait(event, wait_s)
         return JSONResponse(ids | answer, 202 if answer["status"] in ("pending", "asked") else 200)
+
+    @router.get("/api/messages", include_in_schema=False)
+    async def nothing_to_read() -> JSONResponse:
+        """Here messages are only taken: without this the pages behind would say that nothing is here."""
+        return JSONResponse({"error": READ_ELSEWHERE}, 405, {"allow": "POST"})
 
     return router
