@@ -73,22 +73,13 @@ def read(text: str, workspace: Path, allowed: Collection[Path], pipelines: Colle
         raise BadInput(f"{FILE}: settle: {data['settle']!r} is no length of time; accepted: {DURATION}") from error
     roots = [os.path.realpath(root) for root in (workspace, *allowed)]
     paths = [_real(folder, workspace) for folder in folders]
-    watches, faults = _watches(text, tuple(paths), tuple(roots), tuple(pipelines))
-    return Watching(watches, settle_s, faults)
-
-
-@functools.lru_cache(maxsize=4)
-def _watches(
-    text: str, paths: tuple[str, ...], roots: tuple[str, ...], pipelines: tuple[str, ...]
-) -> tuple[tuple[Watch, ...], tuple[str, ...]]:
-    """The folders of the file `text`, which lie at `paths`, and a line for each fault of those that are none."""
     watches: list[Watch] = []
     faults: list[str] = []
-    for place, (folder, path) in enumerate(zip((_loaded(text) or {}).get("folders") or [], paths, strict=True), 1):
+    for place, (folder, path) in enumerate(zip(folders, paths, strict=True), 1):
         wrong = [f"{FILE}: folder {place}: {fault}" for fault in _faults(folder, path, roots, pipelines)]
         faults += wrong
         watches += [] if wrong else [_watch(folder, path)]
-    return tuple(watches), tuple(faults)
+    return Watching(tuple(watches), settle_s, tuple(faults))
 
 
 def _real(folder: Any, workspace: Path) -> str:

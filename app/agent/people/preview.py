@@ -50,10 +50,8 @@ class Preview:
             if self._over:
                 return
             before = await self._harness.db.read(outbox.preview_of, self._flow.run_id)
-            if (
-                before is not None and before.state == "begun"
-            ):  # an earlier life may have shown one: the text will find it
-                self._over = True
+            if before is not None and before.state == "begun":
+                self._over = True  # an earlier life may have shown one: the text will find it
                 return
             self._message = str(before.receipt["messageId"]) if before is not None else None
         destination = Destination.model_validate(self._place.destination)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.engine.lab import Lab
-from tests.engine.scenarios.address import engine_url
-from tests.engine.scenarios.stage import Stage
+pytest.register_assert_rewrite("tests.engine.scenarios.inside")
+
+from tests.engine.lab import Lab  # noqa: E402
+from tests.engine.scenarios.address import engine_url  # noqa: E402
+from tests.engine.scenarios.stage import Stage  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,15 @@ async def play(lab: Lab, scenario: Scenario) -> Played:
     return Played(ids, calls(lab, *scenario.slugs), ends(told), [recorded.run(run) for run in told])
 
 
+async def check(lab: Lab, scenario: Scenario) -> None:
+    """The SDK sees what a real server showed it, and the REST API tells what a real one told."""
+    shown = await play(lab, scenario)
+
+    assert shown.calls == scenario.calls
+    assert shown.ends == scenario.ends
+    assert all(run in shown.runs for run in scenario.runs)
+
+
 def calls(lab: Lab, *slugs: str) -> list[Any]:
     """What these functions were asked and answered."""
     plain = recorded.Plain()
