@@ -76,11 +76,11 @@ def speech_of(settings: Settings) -> "Speech":
     """What listens as the settings say; it inherits nothing that a recording made by a stranger must not reach."""
     return Speech(
         settings.whisper_model,
-        settings.whisper_language,
-        settings.whisper_device,
-        settings.whisper_compute_type,
-        settings.speech_models,
-        speech_environment(),
+        language=settings.whisper_language,
+        device=settings.whisper_device,
+        compute_type=settings.whisper_compute_type,
+        models=settings.speech_models,
+        environment=speech_environment(),
     )
 
 

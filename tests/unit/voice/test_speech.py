@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from app import recording, speech
+from app.config import load_settings
 from app.errors import BadInput, ConfigError, ServiceUnavailable
-from app.speech import Speech
+from app.speech import Speech, speech_of
 from tests.unit.voice.recordings import AUDIO, SAID, WHY_SKIPPED, can_hear, spoken_wav, word_error_rate, write_wav
 
 BOUND = 0.1
@@ -140,9 +141,22 @@ async def test_a_model_that_is_not_here_is_not_waited_for(tmp_path: Path) -> Non
 
 
 @hears
-async def test_settings_that_do_not_go_together_are_named() -> None:
-    listening = Speech(compute_type="int3")
-    with pytest.raises(ConfigError, match="WHISPER_COMPUTE_TYPE int3"):
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("WHISPER_MODEL", "small", "moab setup voice --model small"),
+        ("WHISPER_LANGUAGE", "fr", "The language 'fr' is asked for"),
+        ("WHISPER_DEVICE", "cuda", "WHISPER_DEVICE cuda"),  # tests run where there is none
+        ("WHISPER_COMPUTE_TYPE", "int3", "WHISPER_COMPUTE_TYPE int3"),
+    ],
+)
+async def test_each_setting_reaches_the_model_and_is_named_where_it_cannot_be(
+    clean_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv("MOAB_HOME", str(tmp_path))
+    monkeypatch.setenv(variable, value)
+    listening = speech_of(load_settings())
+    with pytest.raises(ConfigError, match=said):
         await listening.transcribe(AUDIO / "jfk.ogg")
     await listening.close()
 
