@@ -312,9 +312,8 @@ class SlackChannel:
         """What Slack tells of a person within a second; asked once."""
         if user_id not in self._known:
             try:
-                async with asyncio.timeout(
-                    NAME_S
-                ):  # also where Slack cannot be connected: somebody waits for an answer
+                async with asyncio.timeout(NAME_S):
+                    # Also where Slack cannot be connected: somebody waits for an answer.
                     said = await self._api.call("users.info", user=user_id, include_locale=True)
             except TimeoutError:
                 return About()

@@ -203,6 +203,11 @@ class Engine:
             timed=timed,
         )  # fmt: skip
 
+    async def run_ids(self, beginning: str, limit: int = 2) -> list[str]:
+        """Ids of runs that begin so, oldest first: two are enough to see that `beginning` names no single one."""
+        self._require_running()
+        return await history.run_ids(self.store, beginning, limit)
+
     async def run(self, run_id: str) -> history.RunTrace:
         """One run with its steps and attempts; raises UnknownRun."""
         self._require_running()

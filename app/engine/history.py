@@ -185,6 +185,13 @@ async def event(store: Store, event_id: str) -> EventTrace:
     return EventTrace(_event(rows[0]), tuple(reversed(started)))
 
 
+async def run_ids(store: Store, beginning: str, limit: int) -> list[str]:
+    """Ids of runs that begin so, oldest first."""
+    end = beginning + "~"  # behind every letter of an id
+    rows = await store.rows("SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", beginning, end, limit)
+    return [row["id"] for row in rows]
+
+
 async def run(store: Store, run_id: str) -> RunTrace:
     """Everything about one run; raises UnknownRun."""
     rows = await store.rows(

@@ -139,11 +139,10 @@ class EmbeddedRuns:
     async def _whole(self, beginning: str) -> str:
         """The id of the one run whose id begins so; `beginning` itself where there is none. Raises BadInput for two."""
         beginning = beginning.strip().upper()
-        after = (beginning, beginning + "~")  # which no id has
-        rows = await self._engine.store.rows("SELECT id FROM runs WHERE id >= ? AND id < ? LIMIT 2", *after)
-        if len(rows) > 1:
-            raise BadInput(f"Several runs begin with {beginning}: {', '.join(str(row[0]) for row in rows)}, …")
-        return str(rows[0][0]) if rows else beginning
+        found = await self._engine.run_ids(beginning)
+        if len(found) > 1:
+            raise BadInput(f"Several runs begin with {beginning}: {', '.join(found)}, …")
+        return found[0] if found else beginning
 
     async def _sessions(self, event_ids: Sequence[str]) -> Mapping[str, str]:
         """The session that each of these events names; read field by field, because payloads may be large."""
