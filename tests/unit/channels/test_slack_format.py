@@ -72,6 +72,7 @@ BLOCK = st.sampled_from(
 
 @given(st.lists(st.builds(lambda block, text: block.replace("{}", text), BLOCK, INLINE), max_size=5).map("\n\n".join))
 @example("[r]: w0\n\n<https://a.example/w1>")
+@example("~~~~w0  \n~~~~")
 @settings(max_examples=300, deadline=None)
 def test_every_word_is_there_in_both_forms(markdown: str) -> None:
     words = set(re.findall(r"w\d+", markdown))
