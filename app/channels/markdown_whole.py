@@ -34,6 +34,7 @@ def whole(markdown: str) -> str:
         if not changes:
             break
         source = _changed(source, changes)
+    source = _changed(source, _hollow(source))
     return _changed(source, _tables(source)).decode()
 
 
@@ -82,6 +83,19 @@ def _definitions(markdown: str) -> Iterator[Change]:
     """`[note]: words` that no link refers to is text: left alone, the parser would swallow it."""
     for found in pyromark.reference_definitions(markdown, options=OPTIONS).values():
         yield found["span"]["start"], found["span"]["start"], b"\\"
+
+
+def _hollow(source: bytes) -> Iterator[Change]:
+    """A block of code in which there is only what stands behind its opening signs, which is shown nowhere, is that."""
+    info = ""
+    for event, span in pyromark.events_with_range(source.decode(), options=OPTIONS):
+        match event:
+            case {"Start": {"CodeBlock": {"Fenced": found}}}:
+                info = found
+            case {"End": "CodeBlock"} if info:
+                yield span["start"], span["end"], f"`` {info} ``\n".encode()
+            case _:
+                info = ""
 
 
 def _name(text: str) -> str:

@@ -95,10 +95,9 @@ def _block(node: Node) -> str:
 
 
 def _info(code: Node) -> str:
-    """What stands behind the signs that open a block of code, if it is more than the name of a language, or all there
-    is of the block."""
+    """What stands behind the signs that open a block of code, if it is more than the name of a language."""
     info = str(code.about.get("Fenced") or "") if isinstance(code.about, dict) else ""
-    return "" if LANGUAGE.fullmatch(info) and _plain(code.parts).strip() else info
+    return "" if LANGUAGE.fullmatch(info) else info
 
 
 def fenced(text: str) -> str:
