@@ -16,6 +16,8 @@ MAX_ROUNDS = 50
 """How many definitions of one name are looked for: of each name the parser knows the first alone."""
 PIPE = re.compile(rb"(?<!\\)\|")
 BARE_URL = re.compile(r"[^\s<>()\\]+")
+LANGUAGE = re.compile(r"[A-Za-z0-9+#._-]{0,20}")
+"""What may stand behind an opening fence without being words of the text."""
 ENTITY = re.compile(r"&(?=#?\w+;)")
 
 Change = tuple[int, int, bytes]

@@ -10,12 +10,11 @@ from typing import Any
 
 import pyromark
 
-from app.channels.markdown_whole import OPTIONS
+from app.channels.markdown_whole import LANGUAGE, OPTIONS
 
 BLOCKS = {"Paragraph", "Heading", "BlockQuote", "List", "Item", "CodeBlock", "Table", "HtmlBlock", "Rule"}
 MARKS = {"Strong": "*", "Emphasis": "_", "Strikethrough": "~"}
 RULE = "———"
-LANGUAGE = re.compile(r"[A-Za-z0-9+#._-]{0,20}")
 LINKED = re.compile(r"(?:https?://|mailto:)\S+", re.IGNORECASE)
 
 

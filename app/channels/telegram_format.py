@@ -15,7 +15,7 @@ from telegramify_markdown.config import RenderConfig
 from telegramify_markdown.converter import EventWalker
 
 from app.channels.channel import Part
-from app.channels.markdown_whole import OPTIONS, whole
+from app.channels.markdown_whole import LANGUAGE, OPTIONS, whole
 from app.channels.split import Entity, split
 from app.events import wire_safe
 
@@ -118,7 +118,8 @@ def _tamed(events: Any, source: bytes) -> Iterator[tuple[Event, Any]]:
     links: list[_Link] = []
     in_cell = False
     for event, span in events:
-        for out in _tamed_link(event, links, in_cell) or [_tamed_markup(event, span, source, in_cell)]:
+        tamed = _tamed_link(event, links, in_cell) or _tamed_fence(event)
+        for out in tamed or [_tamed_markup(event, span, source, in_cell)]:
             match out:
                 case {"Start": "TableCell"}:
                     in_cell = True
@@ -129,6 +130,14 @@ def _tamed(events: Any, source: bytes) -> Iterator[tuple[Event, Any]]:
                         link.text += text
             if out is not None:
                 yield out, span
+
+
+def _tamed_fence(event: Event) -> list[Event]:
+    """A fence with more behind it than a language, with that in its first line; an empty list for any other event."""
+    match event:
+        case {"Start": {"CodeBlock": {"Fenced": info}}} if not LANGUAGE.fullmatch(info):
+            return [{"Start": {"CodeBlock": {"Fenced": ""}}}, {"Text": f"{info}\n"}]
+    return []
 
 
 def _tamed_markup(event: Event, span: Any, source: bytes, in_cell: bool) -> Event:

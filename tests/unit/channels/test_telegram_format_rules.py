@@ -72,6 +72,7 @@ def test_entities_are_nested_as_telegram_allows(markdown: str) -> None:
 @settings(deadline=None, max_examples=100)
 @given(DOCUMENT)
 @example("word\n\n~~~~word~~~~")
+@example("~~~~word~~~~\n\nword")
 @example("> ```word\n> ```\nlong")
 def test_every_word_is_there_in_its_order(markdown: str) -> None:
     words = re.compile(r"word|ünï|漢字|😀|👨‍👩‍👧‍👦|🇫🇷|long")
