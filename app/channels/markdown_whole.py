@@ -89,15 +89,15 @@ def _definitions(markdown: str) -> Iterator[Change]:
 
 def _hollow(source: bytes) -> Iterator[Change]:
     """A block of code in which there is only what stands behind its opening signs, which is shown nowhere, is that."""
-    info = ""
+    info, text = "", ""
     for event, span in pyromark.events_with_range(source.decode(), options=OPTIONS):
         match event:
-            case {"Start": {"CodeBlock": {"Fenced": found}}}:
-                info = found
-            case {"End": "CodeBlock"} if info:
+            case {"Start": {"CodeBlock": tag}}:
+                info, text = tag["Fenced"] if isinstance(tag, dict) else "", ""
+            case {"Text": found}:
+                text += found
+            case {"End": "CodeBlock"} if info and not text.strip():
                 yield span["start"], span["end"], f"`` {info} ``\n".encode()
-            case _:
-                info = ""
 
 
 def _name(text: str) -> str:

@@ -65,7 +65,7 @@ BLOCK = st.sampled_from(
     [
         *("{}", "# {}", "> {}", "> > {}", "- {}\n  - {}", "```py\n{}\n```", "    {}", "1. {}\n\n   {}", "{}\n==="),
         *("| a | b |\n|---|---|\n| {} | 2 | {} |", "- [ ] {}\n- [x] {}", "[r]: {}", "[r]: https://x.example/{}"),
-        *("<div>\n{}\n</div>", "> | a |\n> |--|\n> | {} | {} |", "~~~\n{}", "~~~~{}~~~~", "***\n{}"),
+        *("<div>\n{}\n</div>", "> | a |\n> |--|\n> | {} | {} |", "~~~\n{}", "~~~~no language, {}~~~~", "***\n{}"),
     ]
 )
 
@@ -73,6 +73,7 @@ BLOCK = st.sampled_from(
 @given(st.lists(st.builds(lambda block, text: block.replace("{}", text), BLOCK, INLINE), max_size=5).map("\n\n".join))
 @example("[r]: w0\n\n<https://a.example/w1>")
 @example("~~~~w0  \n~~~~")
+@example("~~~~w0  \n  \n~~~~")
 @settings(max_examples=300, deadline=None)
 def test_every_word_is_there_in_both_forms(markdown: str) -> None:
     words = set(re.findall(r"w\d+", markdown))
