@@ -93,8 +93,8 @@ def _hollow(source: bytes) -> Iterator[Change]:
     for event, span in pyromark.events_with_range(source.decode(), options=OPTIONS):
         match event:
             case {"Start": {"CodeBlock": tag}}:
-                info, text = tag["Fenced"] if isinstance(tag, dict) else "", ""
-            case {"Text": found}:
+                info, text = str(tag["Fenced"]) if isinstance(tag, dict) else "", ""
+            case {"Text": str(found)}:
                 text += found
             case {"End": "CodeBlock"} if info and not text.strip():
                 yield span["start"], span["end"], f"`` {info} ``\n".encode()
