@@ -36,6 +36,9 @@ class State(StrEnum):
     SUPERSEDED = "superseded"
 
 
+DECIDED = (State.APPROVED, State.DENIED, State.ANSWERED, State.EXPIRED)
+
+
 @dataclass(frozen=True)
 class Approval:
     """One request. `requester` is who may be asked (see `identity`); `request` is what the prompt was made of."""
@@ -130,7 +133,7 @@ def pending(tx: Tx, session_id: str | None = None) -> list[Approval]:
     conditions = [approvals.c.state == State.PENDING]
     if session_id is not None:
         conditions.append(approvals.c.session_id == session_id)
-    return _all(tx, *conditions)
+    return _all(tx, select(approvals), *conditions)
 
 
 def of_older_turns(tx: Tx, session_id: str, run_id: str) -> list[Approval]:
@@ -145,17 +148,13 @@ def is_awaited(tx: Tx, approval: Approval) -> bool:
 
 def unheard(tx: Tx) -> list[Approval]:
     """Decisions that a live turn may not know of: it waits, and was not seen since."""
-    waiting = select(turns.c.run_id).where(
-        turns.c.state == "live", turns.c.waiting_until.is_not(None), turns.c.seen_at < approvals.c.decided_at
-    )
+    waiting = turns.c.state == "live", turns.c.waiting_until.is_not(None), turns.c.seen_at < approvals.c.decided_at
     is_its_call = or_(
         approvals.c.step_key == calls.c.step_key, approvals.c.step_key == calls.c.step_key + AFTER_APPROVAL
     )
     open_calls = select(calls.c.id).where(calls.c.run_id == approvals.c.run_id, is_its_call, calls.c.state != "started")
-    decided = (State.APPROVED, State.DENIED, State.ANSWERED, State.EXPIRED)
-    return _all(
-        tx, approvals.c.state.in_(decided), approvals.c.run_id.in_(waiting.correlate(approvals)), open_calls.exists()
-    )
+    query = select(approvals).join(turns, turns.c.run_id == approvals.c.run_id)
+    return _all(tx, query, *waiting, approvals.c.state.in_(DECIDED), open_calls.exists())
 
 
 def whom(tx: Tx, session_id: str, channels: Sequence[str]) -> Asked | None:
@@ -237,6 +236,6 @@ def _first(tx: Tx, *conditions: Any) -> Approval | None:
     return None if row is None else Approval.of(row)
 
 
-def _all(tx: Tx, *conditions: Any) -> list[Approval]:
-    query = select(approvals).where(*conditions).order_by(approvals.c.created_at, approvals.c.id)
-    return [Approval.of(row) for row in tx.execute(query).all()]
+def _all(tx: Tx, query: Any, *conditions: Any) -> list[Approval]:
+    rows = tx.execute(query.where(*conditions).order_by(approvals.c.created_at, approvals.c.id)).all()
+    return [Approval.of(row) for row in rows]

@@ -252,12 +252,10 @@ def closed(tx: Tx, message_key: str) -> Any | None:
 
 def unsent_events(tx: Tx) -> Sequence[Any]:
     """Rows (message_key, event) of open inputs whose start signal is not known to have been sent, oldest first."""
-    query = (
-        select(messages.c.message_key, messages.c.event)
-        .where(messages.c.state == "open", messages.c.event_sent_at.is_(None), messages.c.attached.is_(False))
-        .order_by(messages.c.id)
+    query = select(messages.c.id, messages.c.message_key, messages.c.event).where(
+        messages.c.state == "open", messages.c.event_sent_at.is_(None), messages.c.attached.is_(False)
     )
-    return tx.execute(query).all()
+    return sorted(tx.execute(query).all(), key=lambda row: row.id)  # in SQL, all messages would be gone through for it
 
 
 def place_of(tx: Tx, session_id: str, run_id: str) -> Any | None:

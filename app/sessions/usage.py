@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ColumnElement
 
 from app.db import Tx, moment
-from app.tables import messages, sessions, turns, usage
+from app.tables import calls, messages, sessions, turns, usage
 
 RESERVED = "reserved"
 SETTLED = "settled"
@@ -20,8 +20,6 @@ RESERVED_FOR = timedelta(hours=1)
 
 CHILD_KEY = "task:"
 """A sub-agent's session key is `task:<run of the parent's turn>:<step of the call>`."""
-
-RUN_ID_CHARS = 26
 
 
 @dataclass(frozen=True)
@@ -151,14 +149,15 @@ def _sum(which: ColumnElement[bool]) -> Any:
 
 
 def _sums() -> dict[str, Any]:
-    children = sessions.c.key.startswith(CHILD_KEY)
-    of_turn = select(sessions.c.id).where(sessions.c.key.startswith(bindparam("children")))
-    turns_of = select(turns.c.run_id).where(turns.c.session_id == bindparam("root_session"))
-    asked_by = func.substr(sessions.c.key, len(CHILD_KEY) + 1, RUN_ID_CHARS)
-    of_session = select(sessions.c.id).where(children, asked_by.in_(turns_of))
+    children = (
+        select(sessions.c.id)
+        .join(calls, calls.c.child_key == sessions.c.key)
+        .where(calls.c.session_id == bindparam("root_session"))
+    )
+    of_turn = children.where(calls.c.child_key.startswith(bindparam("children")))
     return {
         "turn": _sum(or_(usage.c.run_id == bindparam("root_run"), usage.c.session_id.in_(of_turn))),
-        "session": _sum(or_(usage.c.session_id == bindparam("root_session"), usage.c.session_id.in_(of_session))),
+        "session": _sum(or_(usage.c.session_id == bindparam("root_session"), usage.c.session_id.in_(children))),
         "day": _sum(usage.c.at >= bindparam("day")),
     }
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, select
 
 from app.agent.models.budget import Limit, limits_of, refusal
 from app.agent.models.llm import Completion, Facts, ModelFailure, Trouble
@@ -13,7 +14,7 @@ from app.config import Settings
 from app.sessions import session
 from app.sessions import usage as spending
 from app.sessions.usage import Amount, Price, Scope
-from app.tables import deliveries, usage
+from app.tables import calls, deliveries, messages, usage
 from tests.unit.house import RUN, House, ask, begin, message, run_id, whole_turn, wishes
 
 TURN, SESSION, DAY = Limit("turn", tokens=100), Limit("session", usd=2.0), Limit("day", 1_000, 5.0)
@@ -159,6 +160,9 @@ async def test_children_count_with_their_parent(house: House) -> None:
     with house.tx() as tx:
         child = session.open_session(tx, f"task:{RUN}:tool#0.0", "CHILD", now)
         other = session.open_session(tx, f"task:{run_id(9)}:tool#0.0", "OTHER", now)
+        call = {"session_id": parent.session_id, "message_id": tx.scalar(select(messages.c.id)), "run_id": RUN}
+        call |= {"step_key": "tool#0.0", "position": 0, "provider_id": "c", "name": "delegate_task", "arguments": "{}"}
+        tx.execute(insert(calls), call | {"effect": "safe", "state": "started", "child_key": f"task:{RUN}:tool#0.0"})
         for name, run, tokens in ((parent.session_id, RUN, 1), (child, run_id(50), 10), (other, run_id(51), 100)):
             spending.settle(tx, name, run, "think#0", Price("m", tokens, 0), now)
         day = now - timedelta(hours=1)
