@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from app.agent.announce import sent_at
 from app.agent.harness import Harness
 from app.db import Tx, moment
+from app.open_rows import MESSAGE_OPEN
 from app.sentences import Sentence
 from app.tables import messages
 
@@ -54,7 +55,7 @@ def _files(data: Mapping[str, Any]) -> str:
 def _taken_up(tx: Tx, session_id: str) -> list[Any]:
     columns = (messages.c.id, messages.c.text, messages.c.data, messages.c.origin, messages.c.sent_at)
     query = select(*columns, messages.c.created_at).where(
-        messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(True)
+        messages.c.session_id == session_id, MESSAGE_OPEN, messages.c.attached.is_(True)
     )
     return list(tx.execute(query.order_by(messages.c.id)).all())
 

@@ -19,6 +19,7 @@ from app.errors import MoabError, OutsideWorkspace, ServiceUnavailable
 from app.events import wire_safe
 from app.failpoints import reach
 from app.files import write_atomic
+from app.open_rows import MESSAGE_OPEN
 from app.sentences import Sentence, retell
 from app.sessions import deposit, session, turns
 from app.sessions.edits import HEARD
@@ -180,7 +181,7 @@ def _record(tx: Tx, recording: Recording, heard: Heard) -> None:
 def _close(tx: Tx, harness: Harness, flow: Flow) -> tuple[Hearing, list[dict[str, Any]]]:
     """Whether anything can be answered; else what the person is told. Where the model answers, a notice says it too."""
     query = select(messages.c.id, messages.c.text, messages.c.data).where(
-        messages.c.session_id == flow.session_id, messages.c.state == "open", messages.c.attached.is_(True)
+        messages.c.session_id == flow.session_id, MESSAGE_OPEN, messages.c.attached.is_(True)
     )
     rows = tx.execute(query.order_by(messages.c.id)).all()
     told = {row.id: sentence for row in rows if (sentence := _sentence(row.data))}

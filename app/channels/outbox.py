@@ -10,6 +10,7 @@ from sqlalchemy import and_, insert, or_, select, update
 from app.channels.channel import Absent, Later, Part, Refused, SendResult, Sent, Unknown
 from app.db import Tx, moment
 from app.events import Destination, wire_safe
+from app.open_rows import PART_PENDING, PART_SENDING
 from app.sentences import UNKNOWN_NOTICE, say
 from app.tables import deliveries, messages, people, sessions
 
@@ -113,9 +114,7 @@ def begin_preview(
         parts=[{}], text="", now=now,
     )  # fmt: skip
     mark = f"{key}/0"
-    tx.execute(
-        update(deliveries).where(deliveries.c.key == mark, deliveries.c.state == "pending").values(state="begun")
-    )
+    tx.execute(update(deliveries).where(deliveries.c.key == mark, PART_PENDING).values(state="begun"))
     return mark
 
 
@@ -166,7 +165,7 @@ def language_of(tx: Tx, session_id: str) -> str:
 
 def withdraw(tx: Tx, key: str, reason: str) -> None:
     """Take back the parts of a text that nobody began to send: they are no longer true."""
-    waiting = deliveries.c.key.startswith(f"{key}/", autoescape=True), deliveries.c.state == "pending"
+    waiting = deliveries.c.key.startswith(f"{key}/", autoescape=True), PART_PENDING
     tx.execute(update(deliveries).where(*waiting).values(state="expired", reason=reason))
 
 
@@ -200,7 +199,7 @@ def claim_next(tx: Tx, chat: str, boot_id: str, now: datetime) -> Delivery | Blo
 def _crowded_until(tx: Tx, row: Any, now: datetime) -> datetime | None:
     """Until when a platform wants nothing more of us at all: it has asked to wait in several chats at once."""
     query = select(deliveries.c.chat_key, deliveries.c.not_before).where(
-        deliveries.c.state == "pending",
+        PART_PENDING,
         deliveries.c.channel == row.channel,
         deliveries.c.chat_key != row.chat_key,
         deliveries.c.not_before > now,
@@ -256,7 +255,7 @@ def record(tx: Tx, delivery: Delivery, result: SendResult | Absent, now: datetim
             values = {"state": "pending", "not_before": now + timedelta(seconds=pause), "reason": f"again: {reason}"}
         case Unknown(reason=reason):
             values = {"state": "unknown", "reason": reason}
-    mine = [deliveries.c.id == delivery.id, deliveries.c.state == "sending", deliveries.c.attempts == delivery.attempts]
+    mine = [deliveries.c.id == delivery.id, PART_SENDING, deliveries.c.attempts == delivery.attempts]
     if values["state"] == "sent":  # a receipt is a fact, also for a part that was taken for lost in the meantime
         mine[1:] = [deliveries.c.state.in_(("sending", "unknown", "pending"))]
     changed = tx.execute(update(deliveries).where(*mine).values(values)).rowcount
@@ -281,7 +280,7 @@ def doubt(tx: Tx, delivery: Delivery, asked: Absent | Later, now: datetime) -> N
     stated = asked.after_s if isinstance(asked, Later) else None
     until = now + timedelta(seconds=_pause(delivery) if stated is None else stated)
     reason = asked.reason if isinstance(asked, Later) else "handed over without an answer"
-    mine = deliveries.c.id == delivery.id, deliveries.c.state == "sending", deliveries.c.attempts == delivery.attempts
+    mine = deliveries.c.id == delivery.id, PART_SENDING, deliveries.c.attempts == delivery.attempts
     tx.execute(update(deliveries).where(*mine).values(boot_id=None, not_before=until, reason=reason))
 
 
@@ -328,7 +327,7 @@ def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
     A mailbox hands nothing over, so there the part simply waits again.
     """
     dead = (
-        deliveries.c.state == "sending",
+        PART_SENDING,
         deliveries.c.boot_id.startswith(home_id + ":", autoescape=True),
         deliveries.c.boot_id != boot_id,
     )
@@ -355,8 +354,8 @@ def unsent_chats(tx: Tx, now: datetime) -> Sequence[Any]:
         .join(sessions, sessions.c.id == deliveries.c.session_id)
         .where(
             or_(
-                deliveries.c.state == "pending",
-                and_(deliveries.c.state == "sending", vanished),
+                PART_PENDING,
+                and_(PART_SENDING, vanished),
             )
         )
         .order_by(deliveries.c.id)

@@ -26,9 +26,12 @@ LIFECYCLE_EVENTS: Final = frozenset(
 _SURROGATES = re.compile(r"\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(\\ud[89a-f][0-9a-f]{2})")
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
 def to_json(value: object) -> str:
     """Compact ASCII JSON. Half a surrogate pair, which no SDK can read, becomes the replacement character."""
-    text = json.dumps(value, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     if "\\ud" in text:
         return _SURROGATES.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
     return text

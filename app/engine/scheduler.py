@@ -111,10 +111,12 @@ class Scheduler:
 
     async def _sleep(self, seconds: float) -> None:
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        waking = asyncio.ensure_future(self._wake.wait())
+        sleeping.add_done_callback(self._slept)
         try:
-            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+            await self._wake.wait()
         finally:
-            for task in (sleeping, waking):
-                task.cancel()
-            await asyncio.gather(sleeping, waking, return_exceptions=True)
+            sleeping.cancel()
+
+    def _slept(self, sleeping: "asyncio.Future[None]") -> None:
+        if not sleeping.cancelled():
+            self._wake.set()

@@ -105,13 +105,13 @@ def request(
         }
     )
     flag = b"true" if use_api else b"false"
-    parts: list[bytes | bytearray] = [
+    head = [
         b'{"ctx":', ctx[:-1].encode(), b',"stack":{"current":%d,"stack":[' % len(memos), memos.stack,
         b']}},"defers":{},"event":', event,
-        *((b',"events":null,"steps":{}',) if use_api else (b',"events":[', events, b'],"steps":{', memos.steps, b"}")),
-        b',"use_api":%b,"version":%d}' % (flag, run.req_version),
+        *((b',"events":null,"steps":{}',) if use_api else (b',"events":[', events, b'],"steps":{')),
     ]  # fmt: skip
-    return headers, parts
+    tail = b',"use_api":%b,"version":%d}' % (flag, run.req_version)
+    return headers, [b"".join(head), tail] if use_api else [b"".join(head), memos.steps, b"}" + tail]
 
 
 def read_answer(answer: Answer) -> Outcome:

@@ -14,6 +14,7 @@ from app.db import Tx, insert_if_absent, moment
 from app.events import Destination, MessageReceived, wire_safe
 from app.goal_tables import goals
 from app.ids import ALPHABET
+from app.open_rows import APPROVAL_PENDING, TURN_LIVE
 from app.tables import approvals, calls, deliveries, messages, sessions, tasks, turns
 
 ID_CHARACTERS = 8
@@ -118,7 +119,7 @@ def decide(
 ) -> bool:  # fmt: skip
     """Close a pending request; False if somebody was faster."""
     values = {"state": state, "decided_by": by, "answer": answer, "note": note, "decided_at": now}
-    query = update(approvals).where(approvals.c.id == approval.id, approvals.c.state == State.PENDING)
+    query = update(approvals).where(approvals.c.id == approval.id, APPROVAL_PENDING)
     return tx.execute(query.values(wire_safe(values) | {"decided_at": now})).rowcount > 0
 
 
@@ -130,7 +131,7 @@ def use(tx: Tx, approval: Approval) -> None:
 
 def pending(tx: Tx, session_id: str | None = None) -> list[Approval]:
     """Open requests, oldest first; of one session or of all."""
-    conditions = [approvals.c.state == State.PENDING]
+    conditions = [APPROVAL_PENDING]
     if session_id is not None:
         conditions.append(approvals.c.session_id == session_id)
     return _all(tx, select(approvals), *conditions)
@@ -148,7 +149,7 @@ def is_awaited(tx: Tx, approval: Approval) -> bool:
 
 def unheard(tx: Tx) -> list[Approval]:
     """Decisions that a live turn may not know of: it waits, and was not seen since."""
-    waiting = turns.c.state == "live", turns.c.waiting_until.is_not(None), turns.c.seen_at < approvals.c.decided_at
+    waiting = TURN_LIVE, turns.c.waiting_until.is_not(None), turns.c.seen_at < approvals.c.decided_at
     is_its_call = or_(
         approvals.c.step_key == calls.c.step_key, approvals.c.step_key == calls.c.step_key + AFTER_APPROVAL
     )
@@ -219,7 +220,7 @@ def prompted(tx: Tx, session_id: str) -> Any | None:
     query = (
         select(approvals.c.id, deliveries.c.text)
         .join(deliveries, deliveries.c.key == literal("approval/") + approvals.c.id + "/0")
-        .where(deliveries.c.session_id == session_id, approvals.c.state == State.PENDING)
+        .where(deliveries.c.session_id == session_id, APPROVAL_PENDING)
         .order_by(deliveries.c.id)
     )
     return tx.execute(query).first()

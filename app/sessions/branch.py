@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, insert, or_, select, update
 
 from app.db import Tx
+from app.open_rows import MESSAGE_OPEN
 from app.sessions import deposit, session, transcript
 from app.sessions.calls import CallRecord, CallState
 from app.tables import calls, messages
@@ -51,7 +52,7 @@ def close_shown(tx: Tx, run_id: str, head: int | None, state: str) -> None:
     shown = transcript.chain(tx, head)
     tx.execute(
         update(messages)
-        .where(messages.c.id.in_(shown), messages.c.role == "user", messages.c.state == "open")
+        .where(messages.c.id.in_(shown), messages.c.role == "user", MESSAGE_OPEN)
         .values(state=state, answered_by=run_id)
     )
 

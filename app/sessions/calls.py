@@ -10,6 +10,7 @@ from sqlalchemy import Column, and_, bindparam, func, or_, select, update
 
 from app.db import Tx, moment
 from app.events import wire_safe
+from app.open_rows import CALL_STARTED
 from app.sessions.session import OWNED_FOR
 from app.tables import calls, sessions
 
@@ -69,7 +70,7 @@ FIND = select(*CallRecord.columns()).where(calls.c.run_id == bindparam("run"), c
 ELSEWHERE = select(*CallRecord.columns()).where(
     calls.c.session_id == bindparam("session"),
     calls.c.run_id != bindparam("run"),
-    calls.c.state == CallState.STARTED,
+    CALL_STARTED,
     calls.c.child_key.is_(None),
 )
 START = update(calls).where(calls.c.id == bindparam("call"))
@@ -103,7 +104,7 @@ def of_run(tx: Tx, run_id: str) -> list[tuple[str, str]]:
 def running_children(tx: Tx, session_id: str) -> list[CallRecord]:
     """Calls of this session whose sub-agents still work, whichever turn delegated to them."""
     query = select(*CallRecord.columns()).where(
-        calls.c.session_id == session_id, calls.c.state == CallState.STARTED, calls.c.child_key.is_not(None)
+        calls.c.session_id == session_id, CALL_STARTED, calls.c.child_key.is_not(None)
     )
     return [CallRecord.of(row) for row in tx.execute(query).all()]
 
@@ -117,7 +118,7 @@ def call_off_unborn(tx: Tx, session_id: str, run_id: str) -> None:
     born = select(sessions.c.id).where(sessions.c.key == calls.c.child_key).exists()
     tx.execute(
         update(calls)
-        .where(calls.c.session_id == session_id, calls.c.run_id != run_id, calls.c.state == CallState.STARTED)
+        .where(calls.c.session_id == session_id, calls.c.run_id != run_id, CALL_STARTED)
         .where(calls.c.child_key.is_not(None), ~born)
         .values(state=CallState.PLANNED)
     )
@@ -131,9 +132,7 @@ def is_called_off(tx: Tx, child_key: str) -> bool:
 
 def of_child(tx: Tx, child_key: str) -> CallRecord | None:
     """The call that waits for this sub-agent."""
-    row = tx.execute(
-        select(*CallRecord.columns()).where(calls.c.child_key == child_key, calls.c.state == CallState.STARTED)
-    ).first()
+    row = tx.execute(select(*CallRecord.columns()).where(calls.c.child_key == child_key, CALL_STARTED)).first()
     return None if row is None else CallRecord.of(row)
 
 
@@ -162,7 +161,7 @@ def interrupt(tx: Tx, call_id: int, now: datetime) -> None:
     """Close a started call whose end nobody saw."""
     tx.execute(
         update(calls)
-        .where(calls.c.id == call_id, calls.c.state == CallState.STARTED)
+        .where(calls.c.id == call_id, CALL_STARTED)
         .values(state=CallState.INTERRUPTED, ok=False, result=MAY_HAVE_HAPPENED, finished_at=now)
     )
 
@@ -170,7 +169,7 @@ def interrupt(tx: Tx, call_id: int, now: datetime) -> None:
 def close_dead(tx: Tx, home_id: str, boot_id: str, now: datetime) -> int:
     """At start-up: close unsafe calls that a dead boot of this home left started, and plan the others again."""
     dead = and_(
-        calls.c.state == CallState.STARTED,
+        CALL_STARTED,
         calls.c.boot_id.startswith(home_id + ":", autoescape=True),
         calls.c.boot_id != boot_id,
         calls.c.child_key.is_(None),

@@ -10,6 +10,7 @@ from sqlalchemy import and_, bindparam, func, or_, select, update
 from app.db import Tx, insert_if_absent, moment
 from app.errors import MoabError
 from app.events import MessageReceived, message_event_id, wire_safe
+from app.open_rows import MESSAGE_OPEN
 from app.sessions import albums, session
 from app.tables import messages, sessions, turns
 
@@ -143,7 +144,7 @@ def carry_over(tx: Tx, old: str, new: str, behind: int) -> bool:
     With the same session they are only taken out of the transcript. Answers with whether there were any.
     """
     query = select(messages.c.id, messages.c.parent_id).where(
-        messages.c.session_id == old, messages.c.state == "open", messages.c.id > behind
+        messages.c.session_id == old, MESSAGE_OPEN, messages.c.id > behind
     )
     rows = tx.execute(query.order_by(messages.c.id.desc())).all()
     for row in rows:  # the newest first: each gives what hangs on it to its own parent
@@ -174,7 +175,7 @@ def attach_open(tx: Tx, session_id: str) -> int | None:
 def album_until(tx: Tx, session_id: str, now: datetime) -> datetime | None:
     """When the album that is coming in counts as whole: no picture of it came for ALBUM_QUIET; None if none is."""
     query = select(messages.c.channel_meta, messages.c.created_at).where(
-        messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(False)
+        messages.c.session_id == session_id, MESSAGE_OPEN, messages.c.attached.is_(False)
     )
     came = [
         at
@@ -206,7 +207,7 @@ def open_inputs(tx: Tx, session_id: str) -> Sequence[Any]:
             messages.c.origin,
             messages.c.text,
         )
-        .where(messages.c.session_id == session_id, messages.c.state == "open")
+        .where(messages.c.session_id == session_id, MESSAGE_OPEN)
         .order_by(messages.c.id)
     )
     rows: Sequence[Any] = tx.execute(query).all()
@@ -217,7 +218,7 @@ def close_shown(tx: Tx, session_id: str, run_id: str, state: str) -> None:
     """Mark the open inputs that were shown to the model as `answered`, `failed` or `stopped` by this turn."""
     tx.execute(
         update(messages)
-        .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(True))
+        .where(messages.c.session_id == session_id, MESSAGE_OPEN, messages.c.attached.is_(True))
         .values(state=state, answered_by=run_id)
     )
 
@@ -253,7 +254,7 @@ def closed(tx: Tx, message_key: str) -> Any | None:
 def unsent_events(tx: Tx) -> Sequence[Any]:
     """Rows (message_key, event) of open inputs whose start signal is not known to have been sent, oldest first."""
     query = select(messages.c.id, messages.c.message_key, messages.c.event).where(
-        messages.c.state == "open", messages.c.event_sent_at.is_(None), messages.c.attached.is_(False)
+        MESSAGE_OPEN, messages.c.event_sent_at.is_(None), messages.c.attached.is_(False)
     )
     return sorted(tx.execute(query).all(), key=lambda row: row.id)  # in SQL, all messages would be gone through for it
 
@@ -265,7 +266,7 @@ def place_of(tx: Tx, session_id: str, run_id: str) -> Any | None:
         .where(
             messages.c.session_id == session_id,
             messages.c.channel.is_not(None),
-            or_(messages.c.answered_by == run_id, and_(messages.c.state == "open", messages.c.attached.is_(True))),
+            or_(messages.c.answered_by == run_id, and_(MESSAGE_OPEN, messages.c.attached.is_(True))),
         )
         .order_by(messages.c.id.desc())
         .limit(1)
@@ -288,7 +289,7 @@ def wake_next(tx: Tx, session_id: str) -> dict[str, Any] | None:
     """A fresh start signal for the newest open input of a session, at most MAX_WAKES times each; it does not steer."""
     query = (
         select(messages.c.id, messages.c.message_key, messages.c.event, messages.c.wakes)
-        .where(messages.c.session_id == session_id, messages.c.state == "open", messages.c.wakes < MAX_WAKES)
+        .where(messages.c.session_id == session_id, MESSAGE_OPEN, messages.c.wakes < MAX_WAKES)
         .order_by(messages.c.id.desc())
         .limit(1)
     )

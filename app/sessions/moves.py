@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Table, delete, select, update
 
 from app.db import Tx, insert_if_absent
+from app.open_rows import PART_PENDING
 from app.sessions import deposit, session
 from app.sessions.people import State, folder_of
 from app.tables import (
@@ -117,7 +118,7 @@ def _same(table: Table, row: Any) -> list[Any]:
 def _deliveries(tx: Tx, chat: Move) -> None:
     """What is to be sent goes to the new chat; what would have changed a message of the old one is said anew."""
     old, new = chat.ids
-    waiting = deliveries.c.chat_key == old, deliveries.c.state == "pending"
+    waiting = deliveries.c.chat_key == old, PART_PENDING
     for row in tx.execute(select(deliveries.c.id, deliveries.c.part).where(*waiting)).all():
         part = {name: value for name, value in row.part.items() if name not in ("edit", "preview")}
         tx.execute(update(deliveries).where(deliveries.c.id == row.id).values(part=part))

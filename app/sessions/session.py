@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, select, update
 
 from app.db import Tx, insert_if_absent, moment
+from app.open_rows import CALL_STARTED, MESSAGE_OPEN, TURN_LIVE
 from app.tables import calls, messages, sessions, turns
 
 OWNED_FOR = timedelta(seconds=60)
@@ -133,7 +134,7 @@ def _keep(tx: Tx, turn: Any, boot_id: str, now: datetime, doing: Mapping[str, An
 def _end_turn(tx: Tx, run_id: str, state: str, now: datetime) -> None:
     tx.execute(
         update(turns)
-        .where(turns.c.run_id == run_id.removesuffix(STOPPED), turns.c.state == "live")
+        .where(turns.c.run_id == run_id.removesuffix(STOPPED), TURN_LIVE)
         .values(state=state, ended_at=now, settled_at=now, outcome="done", summary=ENDED_BY.get(state))
     )
 
@@ -151,7 +152,7 @@ def is_live(tx: Tx, run_id: str, now: datetime) -> bool:
     query = (
         select(sessions.c.holder)
         .join(calls, calls.c.child_key == sessions.c.key)
-        .where(calls.c.run_id == run_id, calls.c.state == "started")
+        .where(calls.c.run_id == run_id, CALL_STARTED)
     )
     return any(is_live(tx, child, now) for child in tx.scalars(query).all())
 
@@ -165,7 +166,7 @@ def stop(tx: Tx, session_id: str, now: datetime, behind: int | None = None) -> s
     query = (
         select(turns.c.run_id, messages.c.id)
         .outerjoin(messages, messages.c.message_key == turns.c.message_key)
-        .where(turns.c.session_id == session_id, turns.c.state == "live")
+        .where(turns.c.session_id == session_id, TURN_LIVE)
         .order_by(turns.c.run_id.desc())
     )
     live = tx.execute(query).first()
@@ -175,14 +176,14 @@ def stop(tx: Tx, session_id: str, now: datetime, behind: int | None = None) -> s
     if is_meant and live is not None:
         _end_turn(tx, live.run_id, "stopped", now)
     _stop_tools(tx, session_id, live.run_id if live is not None and not is_meant else None)
-    closing = update(messages).where(messages.c.session_id == session_id, messages.c.state == "open")
+    closing = update(messages).where(messages.c.session_id == session_id, MESSAGE_OPEN)
     tx.execute((closing if behind is None else closing.where(messages.c.id <= behind)).values(state="stopped"))
     return live.run_id if is_meant and live is not None else None
 
 
 def _stop_tools(tx: Tx, session_id: str, spared: str | None) -> None:
     """A tool may still run for a turn that was taken over: whoever watches it sees that its turn is stopped."""
-    running = select(calls.c.run_id).where(calls.c.session_id == session_id, calls.c.state == "started")
+    running = select(calls.c.run_id).where(calls.c.session_id == session_id, CALL_STARTED)
     tx.execute(
         update(turns)
         .where(turns.c.run_id.in_(running), turns.c.state == "superseded", turns.c.run_id != (spared or ""))
@@ -192,7 +193,7 @@ def _stop_tools(tx: Tx, session_id: str, spared: str | None) -> None:
 
 def stop_turn(tx: Tx, run_id: str, now: datetime) -> None:
     """Stop the session of a live turn; any other run has nothing to stop."""
-    session_id = tx.scalar(select(turns.c.session_id).where(turns.c.run_id == run_id, turns.c.state == "live"))
+    session_id = tx.scalar(select(turns.c.session_id).where(turns.c.run_id == run_id, TURN_LIVE))
     if session_id is not None:
         stop(tx, session_id, now)
 

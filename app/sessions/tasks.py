@@ -13,6 +13,7 @@ from sqlalchemy import and_, func, or_, select, update
 
 from app.db import Tx, insert_if_absent
 from app.events import wire_safe
+from app.open_rows import TASK_WAITING
 from app.tables import sessions, tasks
 
 LOST_AFTER = timedelta(seconds=60)
@@ -100,7 +101,7 @@ def overdue(tx: Tx, session_key: str | None, now: datetime) -> Sequence[Any]:
     due = or_(
         and_(tasks.c.due_at.is_(None), tasks.c.created_at <= late), and_(tasks.c.due_at <= late)
     )  # fmt: skip
-    query = _with_key().where(tasks.c.state == TaskState.WAITING, due).limit(200)
+    query = _with_key().where(TASK_WAITING, due).limit(200)
     if session_key is not None:
         query = query.where(sessions.c.key == session_key)
     rows: Sequence[Any] = tx.execute(query).all()

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, insert, select, update
 
 from app.db import Tx
 from app.events import wire_safe
+from app.open_rows import TURN_LIVE
 from app.tables import messages, sessions, turns
 
 FIND = select(turns).where(turns.c.run_id == bindparam("run"))
@@ -78,7 +79,7 @@ def note_activity(tx: Tx, run_id: str, activity: str, *, tool: str | None = None
 
 def seen(tx: Tx, run_id: str, now: datetime) -> None:
     """Say that a live turn is looked after, by somebody who works for it."""
-    tx.execute(update(turns).where(turns.c.run_id == run_id, turns.c.state == "live").values(seen_at=now))
+    tx.execute(update(turns).where(turns.c.run_id == run_id, TURN_LIVE).values(seen_at=now))
 
 
 def wait_until(

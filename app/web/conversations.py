@@ -9,6 +9,7 @@ from sqlalchemy import func, or_, select
 
 from app.db import Tx, moment
 from app.errors import NotFound
+from app.open_rows import MESSAGE_OPEN, TURN_LIVE
 from app.sessions import transcript
 from app.tables import messages, sessions, turns
 from app.web.records import CallNote, calls_by_message
@@ -120,7 +121,7 @@ def conversation(tx: Tx, key: str, session_id: str | None = None, before: int | 
 def _sessions() -> Any:
     activity = (
         select(turns.c.activity)
-        .where(turns.c.session_id == sessions.c.id, turns.c.state == "live")
+        .where(turns.c.session_id == sessions.c.id, TURN_LIVE)
         .order_by(turns.c.run_id.desc())
         .limit(1)
         .scalar_subquery()
@@ -161,6 +162,6 @@ def _lines(tx: Tx, entries: Sequence[transcript.Entry]) -> tuple[Line, ...]:
 
 def _waiting(tx: Tx, session_id: str) -> tuple[str, ...]:
     query = select(messages.c.text).where(
-        messages.c.session_id == session_id, messages.c.state == "open", messages.c.attached.is_(False)
+        messages.c.session_id == session_id, MESSAGE_OPEN, messages.c.attached.is_(False)
     )
     return tuple(tx.scalars(query.order_by(messages.c.id)))

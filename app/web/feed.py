@@ -9,6 +9,7 @@ from app.agent.harness import Harness
 from app.channels import outbox
 from app.db import Tx
 from app.events import CommandReceived, MessageReceived
+from app.open_rows import MESSAGE_OPEN, TURN_LIVE
 from app.sessions import approvals, turns
 from app.tables import deliveries, messages, sessions
 from app.tables import turns as turn_rows
@@ -45,7 +46,7 @@ def _feed(tx: Tx, session_key: str, after: int) -> dict[str, Any]:
     rows = [row for row in outbox.since(tx, ids, after) if row.id <= horizon] if after >= 0 else []
     items = [{"id": row.id, "kind": row.kind, "text": row.text, "turnId": row.run_id} for row in rows]
     pending = _count(tx, deliveries, deliveries.c.state.in_(UNSENT), ids)
-    unanswered = _count(tx, messages, messages.c.state == "open", ids)
+    unanswered = _count(tx, messages, MESSAGE_OPEN, ids)
     cursor = max([row.id for row in rows], default=after) if after >= 0 else horizon
     return {
         "cursor": cursor,
@@ -78,7 +79,7 @@ def _count(tx: Tx, table: Any, condition: Any, ids: Sequence[str]) -> int:
 def _activity(tx: Tx, ids: Sequence[str]) -> dict[str, Any]:
     query = (
         select(turn_rows.c.activity, turn_rows.c.tool, turn_rows.c.iteration)
-        .where(turn_rows.c.session_id.in_(ids), turn_rows.c.state == "live")
+        .where(turn_rows.c.session_id.in_(ids), TURN_LIVE)
         .order_by(turn_rows.c.run_id.desc())
         .limit(1)
     )

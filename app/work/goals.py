@@ -215,10 +215,12 @@ def _claim(row: Any) -> Claim:
     return Claim(row.goal_id, row.step, row.number, due_at, row.run_id, moment(row.ended_at))
 
 
+SEEN = select(seen_files.c.path, seen_files.c.size, seen_files.c.mtime_ns)
+
+
 def seen(tx: Tx) -> dict[str, tuple[int, int]]:
     """Size and modification time of every file that was looked at, by its path."""
-    rows = tx.execute(select(seen_files.c.path, seen_files.c.size, seen_files.c.mtime_ns))
-    return {row.path: (row.size, row.mtime_ns) for row in rows}
+    return {path: (size, mtime_ns) for path, size, mtime_ns in tx.execute(SEEN)}
 
 
 def note_seen(tx: Tx, entries: Sequence[Entry], gone: Sequence[str], now: datetime) -> None:

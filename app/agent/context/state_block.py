@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, select
 
 from app.db import Tx
+from app.open_rows import APPROVAL_PENDING, CALL_STARTED
 from app.sessions.approvals import OUTSIDE
-from app.sessions.calls import CallState
 from app.tables import approvals, calls, sessions, supervision, tasks
 from app.work import ledger
 from app.work.projection import Derived
@@ -20,7 +20,7 @@ NOTE = "Open work in this conversation, from the records (true now, whatever was
 
 CHILDREN = (
     select(calls.c.child_key, calls.c.arguments)
-    .where(calls.c.session_id == bindparam("session"), calls.c.state == CallState.STARTED)
+    .where(calls.c.session_id == bindparam("session"), CALL_STARTED)
     .where(calls.c.child_key.is_not(None))
     .order_by(calls.c.id)
 )
@@ -30,7 +30,7 @@ TASKS = (
     .order_by(tasks.c.id)
 )
 ASKED = select(approvals.c.kind, approvals.c.tool, approvals.c.id).where(
-    approvals.c.session_id == bindparam("session"), approvals.c.state == "pending"
+    approvals.c.session_id == bindparam("session"), APPROVAL_PENDING
 )
 
 TRACKED = (

@@ -16,6 +16,7 @@ from app.agent.heartbeat.wakes import EARLY, SIGNAL_AHEAD, fire_due
 from app.channels import outbox
 from app.db import Tx
 from app.events import MessageReceived
+from app.open_rows import APPROVAL_PENDING, MESSAGE_OPEN, PART_PENDING, PART_SENDING, TASK_WAITING, TURN_LIVE
 from app.sessions import deposit, session
 from app.tables import approvals, deliveries, messages, notices, sessions, tasks, turns, wakes
 
@@ -42,11 +43,11 @@ async def sweep(harness: Harness, session_key: str | None = None) -> dict[str, A
 def _anything() -> Any:
     """Whether there is anything for a sweep to do: a quiet beat is to cost next to nothing."""
     parts = (
-        select(messages.c.id).where(messages.c.state == "open", messages.c.created_at <= bindparam("late")),
-        select(deliveries.c.id).where(or_(deliveries.c.state == "pending", deliveries.c.state == "sending")),
-        select(approvals.c.id).where(approvals.c.state == "pending"),
-        select(turns.c.run_id).where(turns.c.state == "live", turns.c.waiting_until.is_not(None)),
-        select(tasks.c.id).where(tasks.c.state == "waiting"),
+        select(messages.c.id).where(MESSAGE_OPEN, messages.c.created_at <= bindparam("late")),
+        select(deliveries.c.id).where(or_(PART_PENDING, PART_SENDING)),
+        select(approvals.c.id).where(APPROVAL_PENDING),
+        select(turns.c.run_id).where(TURN_LIVE, turns.c.waiting_until.is_not(None)),
+        select(tasks.c.id).where(TASK_WAITING),
         select(notices.c.id).where(*DUE),
         select(wakes.c.id).where(wakes.c.state == "open", wakes.c.due_at <= bindparam("due")),
         select(wakes.c.id).where(
@@ -94,9 +95,7 @@ def _forgotten(tx: Tx, harness: Harness, session_key: str | None) -> Sequence[st
         select(sessions.c.id, sessions.c.holder)
         .where(
             sessions.c.id.in_(
-                select(messages.c.session_id).where(
-                    messages.c.state == "open", messages.c.created_at <= now - session.OWNED_FOR
-                )
+                select(messages.c.session_id).where(MESSAGE_OPEN, messages.c.created_at <= now - session.OWNED_FOR)
             ),
             sessions.c.closed_at.is_(None),
         )

@@ -9,6 +9,7 @@ from app.agent.harness import Harness
 from app.agent.heartbeat.telling import tell
 from app.channels import outbox
 from app.db import Tx
+from app.open_rows import MESSAGE_OPEN
 from app.sentences import TRY_AGAIN, UNHEARD, say
 from app.sessions import session, turns
 from app.sessions.deposit import MAX_WAKES
@@ -29,7 +30,7 @@ def tell_unheard(tx: Tx, harness: Harness, session_key: str | None) -> list[dict
         select(func.max(messages.c.id))
         .join(sessions, sessions.c.id == messages.c.session_id)
         .where(
-            messages.c.state == "open",
+            MESSAGE_OPEN,
             messages.c.origin == "person",
             messages.c.channel.is_not(None),
             messages.c.wakes >= MAX_WAKES,

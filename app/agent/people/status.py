@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from app.agent.delegation.task_list import describe
 from app.agent.harness import Harness
 from app.db import Tx, moment
+from app.open_rows import APPROVAL_PENDING
 from app.sentences import Sentence, say
 from app.sessions import session, turns
 from app.tables import approvals, messages, sessions, usage
@@ -105,7 +106,5 @@ def _spent(tx: Tx, session_id: str, language: str) -> str:
 
 def _open_work(tx: Tx, harness: Harness, session_id: str, session_key: str, language: str) -> list[str]:
     lines = [say("Task {line}", language, line=line) for line in describe(tx, harness, session_key, language)]
-    waiting = tx.execute(
-        select(approvals.c.tool).where(approvals.c.session_id == session_id, approvals.c.state == "pending")
-    ).all()
+    waiting = tx.execute(select(approvals.c.tool).where(approvals.c.session_id == session_id, APPROVAL_PENDING)).all()
     return lines + [say("Waiting for your answer: {tool}", language, tool=row.tool) for row in waiting]

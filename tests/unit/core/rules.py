@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 OURS = ("app", "functions", "tools", "webhooks")
 
 BASE = {"errors", "config", "events", "log", "clock", "ids", "files", "notify", "sentences", "failpoints", "child"}
-STORE = {"db", "tables", "goal_tables", "migrate", "migrations"}
+STORE = {"db", "tables", "goal_tables", "open_rows", "migrate", "migrations"}
 KNOWING = {"sessions", "memory", "work", "channels", "speech", "recording", "aloud"}
 EDGE = {"functions", "webhooks", "web"}
 OUTER = {"engines", "main", "cli", "local_model", "platforms", "transforms"}
@@ -31,6 +31,7 @@ SAME_LEVEL = {
     "ids": {"clock"},
     "tables": {"db"},
     "goal_tables": {"tables"},
+    "open_rows": {"tables"},
     "migrate": {"db", "migrations"},
     "migrations": {"tables", "goal_tables"},
     "speech": {"recording"},
