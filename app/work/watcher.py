@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import translate
@@ -27,7 +27,7 @@ MAX_BYTES = 2**31
 CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A file as a folder shows it; times are in nanoseconds since 1970."""
 
@@ -60,8 +60,8 @@ def scan(watch: Watch) -> list[Entry]:
     entries: list[Entry] = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(watch.path) as found:
         for item in found:
-            if fits(item.name) and not item.name.startswith("."):
-                entries += _entry(item)
+            if fits(item.name) and not item.name.startswith(".") and (entry := _entry(item)) is not None:
+                entries.append(entry)
     return sorted(entries, key=lambda entry: entry.path)
 
 
@@ -70,11 +70,13 @@ def _fitting(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{translate(pattern)})" for pattern in patterns), re.IGNORECASE)
 
 
-def _entry(item: "os.DirEntry[str]") -> Iterator[Entry]:
-    with contextlib.suppress(OSError):  # gone again
+def _entry(item: "os.DirEntry[str]") -> Entry | None:
+    try:
         status = item.stat(follow_symlinks=False)
-        if stat.S_ISREG(status.st_mode):
-            yield Entry(item.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    except OSError:  # gone again
+        return None
+    is_file = stat.S_ISREG(status.st_mode)
+    return Entry(item.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns) if is_file else None
 
 
 def unseen(entries: Sequence[Entry], seen: Mapping[str, tuple[int, int]], now: datetime, settle_s: int) -> list[Entry]:
