@@ -1,5 +1,6 @@
 """What the service asks all the time takes no longer with its years: no statement of it goes through a whole table."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,10 @@ def plans() -> Iterator[dict[str, list[str]]]:
         event.remove(Engine, "before_cursor_execute", note)
 
 
+GIVEN_STATE = re.compile(r"\b(messages|turns|calls|deliveries|approvals|tasks)\.state = \?")
+"""SQLite prepares a statement anew for each execution if such a value decides about an index (`app/open_rows.py`)."""
+
+
 def scanned(plan: list[str]) -> set[str]:
     """The tables that a plan goes through from the first row to the last."""
     scans = [detail.split() for detail in plan if detail.startswith("SCAN ")]
@@ -65,6 +70,7 @@ async def test_turns_and_beats_go_through_no_table_as_a_whole(life: Embedded) ->
     assert life.house.channel.sent[-1] == "Done."
     assert len(found) > 60
     assert {statement: bad for statement, plan in found.items() if (bad := scanned(plan))} == {}
+    assert [statement for statement in found if GIVEN_STATE.search(statement)] == []
 
 
 async def test_a_start_goes_through_no_table_as_a_whole(life: Embedded) -> None:
