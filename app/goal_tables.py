@@ -18,6 +18,7 @@ goals = Table(
     Column("closed_at", Moment),
     Index("goals_open", "closed_at", "rank", "created_at"),
     Index("goals_digest", "digest"),
+    Index("goals_created", "created_at"),
 )
 
 tries = Table(

@@ -1,4 +1,4 @@
-"""Markdown in which every word is one that a parser hands on: nothing of it is only a definition, or beyond a table.
+"""Markdown in which every word is handed on by a parser: none is only a definition's, a title's, or beyond a table.
 
 Pure. Source: CommonMark 0.31, "Link reference definitions"; GitHub Flavored Markdown, "Tables".
 """
@@ -13,11 +13,13 @@ import pyromark
 OPTIONS = pyromark.Options.ENABLE_TABLES | pyromark.Options.ENABLE_STRIKETHROUGH | pyromark.Options.ENABLE_TASKLISTS
 REFERRING = ("Reference", "Collapsed", "Shortcut")
 MAX_ROUNDS = 50
-"""How many definitions of one name are looked for: of each name the parser knows the first alone."""
+"""How often is looked again: of each name the parser knows one definition alone, and what was inside a title or a
+definition may be a link once it is text."""
 PIPE = re.compile(rb"(?<!\\)\|")
 BARE_URL = re.compile(r"[^\s<>()\\]+")
 LANGUAGE = re.compile(r"[A-Za-z0-9+#._-]{0,20}")
 """What may stand behind an opening fence without being words of the text."""
+PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 ENTITY = re.compile(r"&(?=#?\w+;)")
 
 Change = tuple[int, int, bytes]
@@ -30,9 +32,9 @@ def whole(markdown: str) -> str:
 
     May raise what the parser raises.
     """
-    source = _changed(markdown.encode(), _links(markdown))
+    source = markdown.encode()
     for _ in range(MAX_ROUNDS):
-        changes = list(_definitions(source.decode()))
+        changes = list(_links(source.decode())) or list(_definitions(source.decode()))
         if not changes:
             break
         source = _changed(source, changes)
@@ -47,22 +49,21 @@ def _changed(source: bytes, changes: "Iterator[Change] | list[Change]") -> bytes
 
 
 def _links(markdown: str) -> Iterator[Change]:
-    """`[words][name]` becomes `[words](url)`; and the definitions of the names that were used go."""
+    """`[words][name]` becomes `[words](url)`, and the definitions of the names that were used go; a link's title, which
+    is shown nowhere, stands behind it."""
     definitions = pyromark.reference_definitions(markdown, options=OPTIONS)
-    if not definitions:
-        return
     source, used = markdown.encode(), set[str]()
     inside: list[tuple[dict[str, Any] | None, int, int]] = []  # (tag, start of the label, end of what it holds so far)
     for event, span in pyromark.events_with_range(markdown, options=OPTIONS):
         match event:
             case {"Start": {"Link": tag} | {"Image": tag}}:
                 label = source.find(b"[", span["start"]) + 1  # an address in angle brackets has none, and is left alone
-                inside.append((tag if tag["link_type"] in REFERRING else None, label, label))
+                inside.append((tag if tag["link_type"] in REFERRING or tag["title"] else None, label, label))
                 continue
             case {"End": "Link" | "Image"}:
                 tag, label, end = inside.pop()
                 if tag is not None:
-                    used.add(_name(tag["id"]))
+                    used |= {_name(tag["id"])} if tag["link_type"] in REFERRING else set()
                     yield _inlined(source, tag, end, span["end"])
         if inside:
             tag, label, end = inside[-1]
@@ -78,7 +79,8 @@ def _inlined(source: bytes, tag: dict[str, Any], label_end: int, end: int) -> Ch
     url = ENTITY.sub("&amp;", tag["dest_url"])
     if not BARE_URL.fullmatch(url):
         url = "<" + re.sub(r"([<>\\])", r"\\\1", re.sub(r"\s+", "%20", url)) + ">"
-    return bracket, until, f"]({url})".encode()
+    title = PUNCTUATION.sub(r"\\\g<0>", " ".join(tag["title"].split()))
+    return bracket, until, (f"]({url})" + (f" ({title})" if title else "")).encode()
 
 
 def _definitions(markdown: str) -> Iterator[Change]:

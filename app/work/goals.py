@@ -6,7 +6,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
@@ -101,7 +101,8 @@ def of_digest(tx: Tx, pipeline: str, digest: str) -> Goal | None:
 def has_slug(tx: Tx, slug: str, day: str) -> bool:
     """Whether a goal of this day has this short name."""
     facts = (goals.c.facts["slug"].as_string() == slug, goals.c.facts["date"].as_string() == day)
-    return tx.scalar(select(goals.c.id).where(*facts).limit(1)) is not None
+    lately = goals.c.created_at >= datetime.fromisoformat(day).replace(tzinfo=UTC) - timedelta(days=1)  # in any zone
+    return tx.scalar(select(goals.c.id).where(lately, *facts).limit(1)) is not None
 
 
 ANY_OPEN = select(goals.c.id).where(goals.c.closed_at.is_(None))

@@ -21,6 +21,7 @@ def upgrade() -> None:
     op.drop_index("deliveries_unsent", table_name="deliveries")
     create("deliveries_unsent", "deliveries", "state", "state = 'pending' OR state = 'sending'")
     op.create_index("turns_event", "turns", ["event_id"])
+    op.create_index("goals_created", "goals", ["created_at"])
     for name, table, column, which in OPEN:
         create(name, table, column, which)
 
@@ -28,6 +29,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for name, table, _, _ in OPEN:
         op.drop_index(name, table_name=table)
+    op.drop_index("goals_created", table_name="goals")
     op.drop_index("turns_event", table_name="turns")
     op.drop_index("deliveries_unsent", table_name="deliveries")
     create("deliveries_unsent", "deliveries", "state", "state IN ('pending', 'sending')")

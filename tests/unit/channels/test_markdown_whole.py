@@ -15,6 +15,7 @@ LINES = st.sampled_from(
         *("| a{n} | b{n} |", "|---|---|", "| c{n} | d{n} | e{n} | f{n} |", "g{n} | h{n}", "", "> | i{n} |", "> |---|"),
         *("> | j{n} | k{n} |", "[n{n}]: l{n}", "[n1]: m{n}", "see [n1] and [o{n}][n1]", "> [n2]: p{n}", "- [n3]: q{n}"),
         *("![r{n}][n2] [n3][]", "`s{n}`", "    t{n}", "```", "[![u{n}][n1]][n2]", "[*v{n}*][N1]", "<b>w{n}</b>"),
+        *('[x{n}](/u "y{n}")', "![n2](</u> 'z{n}')", '[n4]: /u "aa{n}"', "see [n4]"),
     ]
 )
 DOCUMENT = st.lists(LINES, max_size=14).map(lambda lines: "\n".join(one.format(n=n) for n, one in enumerate(lines)))

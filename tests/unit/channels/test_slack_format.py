@@ -54,6 +54,7 @@ AROUND = st.sampled_from(
             "![{}](https://a.example/i)",
         ),
         *("<b>{}</b>", "<!-- {} -->", "[{}][r]", "[{}]", "<https://a.example/{}>", "{}  \n", "&lt;{}&gt;", "<{}>"),
+        *('[x](https://a.example/b "{}")', "![x](<https://a.example/i> '{}')"),
     ]
 )
 INLINE = st.recursive(
@@ -64,7 +65,13 @@ INLINE = st.recursive(
 BLOCK = st.sampled_from(
     [
         *("{}", "# {}", "> {}", "> > {}", "- {}\n  - {}", "```py\n{}\n```", "    {}", "1. {}\n\n   {}", "{}\n==="),
-        *("| a | b |\n|---|---|\n| {} | 2 | {} |", "- [ ] {}\n- [x] {}", "[r]: {}", "[r]: https://x.example/{}"),
+        *(
+            "| a | b |\n|---|---|\n| {} | 2 | {} |",
+            "- [ ] {}\n- [x] {}",
+            "[r]: {}",
+            "[r]: https://x.example/{}",
+            '[r]: /x "{}"',
+        ),
         *("<div>\n{}\n</div>", "> | a |\n> |--|\n> | {} | {} |", "~~~\n{}", "~~~~no language, {}~~~~", "***\n{}"),
     ]
 )
@@ -157,6 +164,8 @@ def test_code_that_has_the_sign_of_code_in_it_stays_readable() -> None:
         ("[the page][p]\n\n[p]: https://e.example/?a=1&b=2", "[the page](https://e.example/?a=1&b=2)"),
         ("[P] and [p][], ![i][p]\n\n[p]: https://e.example", "[P](https://e.example) and [p](https://e.example), "
          "![i](https://e.example)"),
+        ('[a](https://e.example "the (page)") ![b][p]\n\n[p]: /i \'it*\'', "[a](https://e.example) (the \\(page\\)) "
+         "![b](/i) (it\\*)"),
         ("[![i][p] *é*][q]\n\n[p]: /a(b)\n[q]: <a b>", "[![i](</a(b)>) *é*](<a%20b>)"),
     ],
 )  # fmt: skip

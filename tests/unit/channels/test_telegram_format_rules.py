@@ -19,7 +19,12 @@ LEAF = st.sampled_from(
 
 
 def _around(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    signs = st.sampled_from(["**{}**", "*{}*", "~~{}~~", "`{}`", "[{}](https://a.example/b?c=1)", "***{}***", "_{}_"])
+    signs = st.sampled_from(
+        [
+            *("**{}**", "*{}*", "~~{}~~", "`{}`", "[{}](https://a.example/b?c=1)", "***{}***", "_{}_"),
+            '[x](https://a.example "{}")',
+        ]
+    )
     return st.one_of(
         st.builds(lambda sign, text: sign.format(text), signs, inner),
         st.lists(inner, min_size=2, max_size=3).map(" ".join),
@@ -86,6 +91,7 @@ def test_every_word_is_there_in_its_order(markdown: str) -> None:
         ("**a `b` c**", [("bold", "a "), ("code", "b"), ("bold", " c")]),
         ("[`f.py`](https://a.example)", [("text_link", "f.py")]),
         ("[see `f.py`](https://a.example)", [("text_link", "see f.py")]),
+        ('[a](https://a.example "b *c*") d', [("text_link", "a")]),
         ("# `x` of *y*", [("code", "x"), ("bold", " of y"), ("italic", "y")]),
     ],
 )
