@@ -119,7 +119,10 @@ def turn_notes(tx: Tx, run_id: str) -> TurnNotes:
 def calls_by_message(tx: Tx, message_ids: Any) -> dict[int, list[CallNote]]:
     """The calls of these messages (ids, or a query of them), in order."""
     found: dict[int, list[CallNote]] = {}
-    query = select(calls.c.message_id, *CALL_COLUMNS).where(calls.c.message_id.in_(message_ids))
+    theirs = select(messages.c.session_id).where(messages.c.id.in_(message_ids))  # the index of calls begins with it
+    query = select(calls.c.message_id, *CALL_COLUMNS).where(
+        calls.c.session_id.in_(theirs), calls.c.message_id.in_(message_ids)
+    )
     for message_id, *fields in tx.execute(query.order_by(calls.c.message_id, calls.c.position)):
         found.setdefault(message_id, []).append(CallNote(*fields))
     return found
