@@ -151,12 +151,7 @@ calls = Table(
     UniqueConstraint("run_id", "step_key", name="calls_step"),
     Index("calls_session", "session_id", "message_id", "position"),
     _some("calls_started", "boot_id", "state = 'started'"),
-    Index(
-        "calls_child",
-        "child_key",
-        sqlite_where=text("child_key IS NOT NULL"),
-        postgresql_where=text("child_key IS NOT NULL"),
-    ),
+    _some("calls_child", "child_key", "child_key IS NOT NULL"),
 )
 
 deliveries = Table(
