@@ -13,7 +13,9 @@ LOCAL_MODEL := $(VENV)/.local-model
 VOICE := $(VENV)/.voice
 CODE := app functions tools webhooks tests
 SESSION ?= default
-BOTH_CORES := -n auto --maxprocesses 4 --dist loadfile
+# One more than there are cores, four at most: many tests wait for processes of their own.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); [ $$n -lt 3 ] && echo $$((n + 1)) || echo 4)
+BOTH_CORES := -n $(WORKERS) --dist loadfile
 RACES := $(addprefix tests/unit/core/test_,races.py races_replay.py) \
 	$(addprefix tests/unit/agent/test_agent_,approval_races.py delegation.py tasks.py edits.py wakes.py backlog.py commands.py) \
 	$(addprefix tests/acceptance/test_,steering.py once.py approval.py delegation.py two_services.py kill_anywhere.py commands.py)
