@@ -87,7 +87,7 @@ async def test_what_somebody_else_decided_is_said(served: Served, page: Any) -> 
     await page.goto(f"{served.url}/approvals")
     await page.locator("article").wait_for()
     (row,) = await waiting(served)
-    await page.evaluate("rest(); soon = () => undefined;")  # as if it had not heard yet
+    await page.evaluate("rest(); soon = replace = () => undefined;")  # as if it had not heard yet
     await served.http.post(f"/api/approvals/{row['id']}", json={"decision": "deny"})
     await page.get_by_label(f"Approve {row['id']}").click()
     assert "was denied by the operator" in await page.locator("[role=alert]").inner_text()
