@@ -48,17 +48,21 @@ class Live:
         return self._notifier.closed
 
     async def _session(self, key: str) -> Looks:
-        while True:
-            waiting = asyncio.ensure_future(self._notifier.wait(key, LOOK_EVERY_S * REMIND_EVERY))
-            try:
+        waiting = self._change(key)
+        try:
+            while True:
                 done, _ = await asyncio.wait({waiting}, timeout=LOOK_EVERY_S)
-                while not done:
+                if not done:
                     yield None
-                    done, _ = await asyncio.wait({waiting}, timeout=LOOK_EVERY_S)
-            finally:
-                waiting.cancel()
-            yield {"session": key}
-            await asyncio.sleep(GATHER_S)
+                    continue
+                waiting = self._change(key)  # before the reader is told: what changes from then on is told again
+                yield {"session": key}
+                await asyncio.sleep(GATHER_S)
+        finally:
+            waiting.cancel()
+
+    def _change(self, key: str) -> "asyncio.Task[None]":
+        return asyncio.create_task(self._notifier.wait(key, LOOK_EVERY_S * REMIND_EVERY))
 
     async def _runs(self) -> Looks:
         changes = self._desk.changes() if self._desk is not None else _nothing()

@@ -87,7 +87,7 @@ async def browser(chromium: str) -> AsyncIterator[Any]:
 async def context(browser: Any) -> AsyncIterator[Any]:
     """A window of its own, with no cookies."""
     opened = await browser.new_context(viewport={"width": 1200, "height": 900})
-    opened.set_default_timeout(10_000)
+    opened.set_default_timeout(30_000)
     yield opened
     await opened.close()
 

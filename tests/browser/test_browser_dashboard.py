@@ -169,6 +169,6 @@ async def test_with_a_token_one_logs_in_and_out(
         await page.locator("#pulse", has_text="live").wait_for()
         assert token not in str(await page.context.cookies())
         await page.get_by_role("button", name="Log out").click()
-        await page.wait_for_url("**/login")
+        await page.wait_for_url("**/login*")
         await page.goto(served.url)
         await page.wait_for_url("**/login?next=*")

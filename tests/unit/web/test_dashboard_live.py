@@ -13,6 +13,7 @@ import pytest
 
 from app.config import Settings
 from app.main import _listen
+from app.notify import Notifier
 from app.web import live
 from tests.browser.served import Served, serving
 
@@ -125,3 +126,18 @@ def test_answers_do_not_wait_for_more_to_send(home: Path) -> None:
     """asyncio sets TCP_NODELAY only on sockets that say that they are TCP."""
     with _listen(Settings(_env_file=None, moab_home=home), 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+async def test_what_changes_while_a_reader_is_told_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "GATHER_S", 0)
+    notifier = Notifier()
+    looks = live.Live(None, notifier)._session("http:garden")
+    first = asyncio.ensure_future(anext(looks))
+    while not notifier._waiting["http:garden"]:
+        await asyncio.sleep(0)
+    notifier.publish("http:garden")
+    assert await first == {"session": "http:garden"}
+    await asyncio.sleep(0)  # the message goes out
+    notifier.publish("http:garden")
+    assert await anext(looks) == {"session": "http:garden"}
+    await looks.aclose()
