@@ -133,7 +133,7 @@ async def test_what_changes_while_a_reader_is_told_is_told_again(monkeypatch: py
     notifier = Notifier()
     looks = live.Live(None, notifier)._session("http:garden")
     first = asyncio.ensure_future(anext(looks))
-    while not notifier._waiting["http:garden"]:
+    for _ in range(3):  # until the reader waits
         await asyncio.sleep(0)
     notifier.publish("http:garden")
     assert await first == {"session": "http:garden"}
