@@ -15,6 +15,7 @@ from app.channels.markdown_whole import LANGUAGE, OPTIONS
 BLOCKS = {"Paragraph", "Heading", "BlockQuote", "List", "Item", "CodeBlock", "Table", "HtmlBlock", "Rule"}
 MARKS = {"Strong": "*", "Emphasis": "_", "Strikethrough": "~"}
 RULE = "———"
+IN_LINK = "<"
 LINKED = re.compile(r"(?:https?://|mailto:)\S+", re.IGNORECASE)
 
 
@@ -145,8 +146,8 @@ def _wrapped(mark: str, text: str) -> str:
 
 def _link(node: Node, within: str) -> str:
     url = str(node.about["dest_url"])
-    label = _inline(node.parts, within).replace("\n", " ").strip()
-    if not LINKED.fullmatch(url):
+    label = _inline(node.parts, within + IN_LINK).replace("\n", " ").strip()
+    if IN_LINK in within or not LINKED.fullmatch(url):  # none is in another one there, as a picture that is a link
         return f"{label} ({escaped(url)})" if url and label != escaped(url) else label
     safe = escaped(url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E"))
     return f"<{safe}|{label.replace('|', '¦')}>" if label and label != safe else f"<{safe}>"

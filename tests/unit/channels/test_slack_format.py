@@ -28,6 +28,7 @@ MARKDOWN = st.lists(st.one_of(WORDS, PIECES), max_size=30).map("".join)
 @example("- " * 900)
 @example("\x00\ud800")
 @example("```" + "`" * 100)
+@example("[![c](https://d.example)\\[a](https://a.example/b)")
 @settings(max_examples=300, deadline=None)
 def test_every_part_is_one_that_slack_takes(markdown: str) -> None:
     parts = render(markdown)
@@ -132,6 +133,10 @@ def test_cuts_are_made_between_paragraphs() -> None:
         ("[here](javascript:alert(1))", "here (javascript:alert(1))"),
         ("[*](../x)", "* (../x)"),
         ("![a cat](https://e.example/c.png)", "<https://e.example/c.png|a cat>"),
+        (
+            "[![ok](https://e.example/ok.png) b](https://e.example)",
+            "<https://e.example|ok (https://e.example/ok.png) b>",
+        ),
         ("> one\n> two\n\nthree", "> one\n> two\n\nthree"),
         ("- a\n  - b\n    - c\n- d", "• a\n    • b\n        • c\n• d"),
         ("3. c\n4. d", "3. c\n4. d"),
