@@ -99,7 +99,8 @@ def _hollow(source: bytes) -> Iterator[Change]:
             case {"Text": str(found)}:
                 text += found
             case {"End": "CodeBlock"} if info and not text.strip():
-                yield span["start"], span["end"], f"`` {info} ``\n".encode()
+                signs = "`" * max(2, 1 + max(map(len, re.findall("`+", info)), default=0))
+                yield span["start"], span["end"], f"{signs} {info} {signs}\n".encode()
 
 
 def _name(text: str) -> str:

@@ -82,6 +82,7 @@ BLOCK = st.sampled_from(
 @example("[r]: w0\n\n<https://a.example/w1>")
 @example("~~~~w0  \n~~~~")
 @example("~~~~w0  \n  \n~~~~")
+@example('~~~~no language, ``[x](https://a.example/b "w0")``~~~~')
 @settings(max_examples=300, deadline=None)
 def test_every_word_is_there_in_both_forms(markdown: str) -> None:
     words = set(re.findall(r"w\d+", markdown))
