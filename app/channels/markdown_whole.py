@@ -63,7 +63,8 @@ def _links(markdown: str) -> Iterator[Change]:
             case {"End": "Link" | "Image"}:
                 tag, label, end = inside.pop()
                 if tag is not None:
-                    used |= {_name(tag["id"])} if tag["link_type"] in REFERRING else set()
+                    if tag["link_type"] in REFERRING:
+                        used.add(_name(tag["id"]))
                     yield _inlined(source, tag, end, span["end"])
         if inside:
             tag, label, end = inside[-1]

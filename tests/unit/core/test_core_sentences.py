@@ -1,7 +1,6 @@
 """The catalogue is whole: what the service says to people is in every language, with the same values in it."""
 
 import ast
-import functools
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -25,7 +24,6 @@ def named(node: ast.expr) -> str:
 
 
 @cache
-@functools.cache
 def said() -> set[str]:
     """Every sentence that stands in the code."""
     calls = [node for file in SOURCES for node in ast.walk(file.tree) if isinstance(node, ast.Call)]

@@ -14,8 +14,10 @@ from app.agent.heartbeat.sweep import send_unsent, sweep
 from app.channels import outbox
 from app.sessions import calls
 from app.tables import metadata
+from app.web.conversations import conversation
+from app.work import goals
 from tests.unit.core.embedded import Embedded, embedded
-from tests.unit.house import HOME, message, wishes
+from tests.unit.house import HOME, SESSION, message, wishes
 
 SMALL = {"rounds", "supervision", "distillations", "seen_files", "backups", "album_parts", "chain"}
 """Tables that hold only what there is now, and the chain of messages of one conversation."""
@@ -71,6 +73,15 @@ async def test_turns_and_beats_go_through_no_table_as_a_whole(life: Embedded) ->
     assert len(found) > 60
     assert {statement: bad for statement, plan in found.items() if (bad := scanned(plan))} == {}
     assert [statement for statement in found if GIVEN_STATE.search(statement)] == []
+
+
+async def test_a_page_and_a_new_goal_go_through_no_table_as_a_whole(life: Embedded) -> None:
+    await life.send(message("hello"))
+    with plans() as found:
+        await life.house.harness.db.read(conversation, SESSION)
+        await life.house.harness.db.read(goals.has_slug, "a-talk", "2026-01-05")
+    assert len(found) > 3
+    assert {statement: bad for statement, plan in found.items() if (bad := scanned(plan))} == {}
 
 
 async def test_a_start_goes_through_no_table_as_a_whole(life: Embedded) -> None:
