@@ -18,7 +18,7 @@ _NO_PEER = "DBOS is not installed, so there is nothing to compare with: install 
 
 def bench_engine() -> dict[str, Any]:
     """Medians in ms and steps a second of the engine (`step_ms`, `start_ms`, `burst_steps_per_s`, ten thousand
-    `sleepers_*`, its own share `engine_share_ms_*` with the disk's `flush_ms` in it) and of DBOS (`dbos_*`), measured
+    `sleepers_*`, its own share `engine_share_ms_*` and the `bare_commit_ms_*` in it) and of DBOS (`dbos_*`), measured
     in turns in processes of their own. Raises MoabError when they cannot be measured.
     """
     if not (ROOT / "tests" / "engine").is_dir():

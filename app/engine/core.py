@@ -143,9 +143,14 @@ class Core:
         """Write a change, then begin what it made possible. Memory is ahead of the disk only until then.
 
         The change is queued at once, in the order in which memory changed; what is returned waits for the disk.
+        Meanwhile the calls that it made ready are prepared: each has its way to its app, and gets its body after.
         """
         self._pending += 1
-        return self._committed(change, self.store.write(change.statements))
+        ahead = partial(self._release, change) if change.ready else None
+        written = self.store.write(change.statements, ahead)
+        for job in change.ready:
+            job.written = written
+        return self._committed(change, written)
 
     def commit_soon(self, change: Change) -> None:
         """The same, for those who do not wait."""
@@ -214,10 +219,14 @@ class Core:
             return
         if change.touched:
             self._feed.publish(change.touched.values())
-        for job in change.ready:
-            self.executor.release(job)
+        self._release(change)
         for due_ms, thing in change.timed:
             self._arm(due_ms, thing)
+
+    def _release(self, change: Change) -> None:
+        ready, change.ready = change.ready, []
+        for job in ready:
+            self.executor.release(job)
 
     def _arm(self, due_ms: int, thing: "Job | Moment | tuple[Run, Step]") -> None:
         """Plan a call, or the moment of something, unless it was overtaken while it was written."""

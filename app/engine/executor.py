@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from app.engine.answers import Answers
 from app.engine.change import Change
@@ -19,13 +20,17 @@ from app.engine.intake import Intake
 from app.engine.model import Job, Memos, Run
 from app.engine.policies.priority import place
 from app.engine.registry import Registry
-from app.engine.transport import Transport
-from app.engine.wire import Failure, Outcome, read_answer, request
+from app.engine.transport import Body, Transport
+from app.engine.wire import Failure, Outcome, body_of, headers_of, read_answer
 
 log = logging.getLogger("moab.engine")
 #: How long a call in flight may take to notice that it is cancelled (real time: it is code that misbehaves).
 _CANCEL_WAIT_S = 5.0
 _MEMO_READS = 100
+
+
+class _Withdrawn(Exception):
+    """The call is not made after all."""
 
 
 class Executor:
@@ -163,25 +168,24 @@ class Executor:
             self._on_quiet()
 
     async def _call(self, job: Job, function: Function, transport: Transport) -> None:
-        started_ms = self._now_ms()
+        job.called_ms = self._now_ms()
         outcome = await self._ask(job, function, transport)
         if job.dropped:
             log.info("Run %s ended meanwhile; the answer of a call in flight is dropped.", job.run.id)
             return
-        await self._commit(self._applied(function, job, outcome, started_ms))
+        await self._commit(self._applied(function, job, outcome))
 
-    def _applied(self, function: Function, job: Job, outcome: Outcome, started_ms: int) -> Change:
+    def _applied(self, function: Function, job: Job, outcome: Outcome) -> Change:
         """What an answer changes. One that cannot be applied ends its run, which would wait for ever else."""
         change = Change(self._now_ms())
         try:
-            self._answers.apply(change, function, job, outcome, started_ms)
+            self._answers.apply(change, function, job, outcome, job.called_ms)
         except Exception as fault:
             log.exception("The answer of a call of run %s could not be applied; please report this.", job.run.id)
             problem = f"The answer could not be applied ({type(fault).__name__}: {fault})."
             change = Change(self._now_ms())
-            self._answers.apply(
-                change, function, job, Failure.of_engine("BadAnswer", problem, no_retry=True), started_ms
-            )
+            failure = Failure.of_engine("BadAnswer", problem, no_retry=True)
+            self._answers.apply(change, function, job, failure, job.called_ms)
         self._intake.settle(change)
         return change
 
@@ -190,17 +194,37 @@ class Executor:
         try:
             step = run.open.get(job.step_id)
             if step is not None and step.op == INFERENCE:
+                await self._claimed(job)
                 return await self._gateway.infer(run, step)
-            memos = await self._memos(run)
             request_id = self._ulids.new()
-            headers, body = request(function, run, job, memos, request_id, transport.limits_body)
-            return read_answer(await transport.post({"fnId": run.function, "stepId": job.step_id}, headers, body))
+            body = partial(self._body, function, job, request_id, transport.limits_body)
+            query = {"fnId": run.function, "stepId": job.step_id}
+            return read_answer(await transport.post(query, headers_of(run, job, request_id), body))
+        except _Withdrawn:
+            return Failure.of_engine("Withdrawn", "The run ended before the call was made.")
         except TransportFailed as problem:
             log.warning("A call of run %s of %s failed: %s", run.id, run.function, problem)
             is_attempt = not isinstance(problem, Unreachable)
             return Failure.of_engine("TransportFailed", str(problem), is_attempt=is_attempt)
         except asyncio.CancelledError:
             return self._cancelled(run, asyncio.current_task())
+
+    async def _body(self, function: Function, job: Job, request_id: str, limited: bool) -> Body:
+        """What the app is told, once the claim is on disk."""
+        memos = await self._memos(job.run)
+        known = len(memos)
+        body = body_of(function, job.run, job, memos, request_id, limited)
+        await self._claimed(job)
+        # A step beside it may have ended meanwhile.
+        return body if len(memos) == known else body_of(function, job.run, job, memos, request_id, limited)
+
+    async def _claimed(self, job: Job) -> None:
+        """Nothing may happen before the claim is on disk, nor when the run ended while it was written."""
+        if job.written is not None and not job.written.done():
+            await asyncio.shield(job.written)  # others wait for it as well
+        if job.dropped:
+            raise _Withdrawn
+        job.called_ms = self._now_ms()
 
     async def _memos(self, run: Run) -> Memos:
         for _ in range(_MEMO_READS):

@@ -1,5 +1,6 @@
 """What the engine keeps in memory about open runs: an event, a run, its open steps, its calls."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -130,6 +131,10 @@ class Job:
     slots: tuple[str, ...] = ()
     unreached: int = 0
     timer: Timer | None = None
+    #: Done when the claim is on disk: nothing of the call may happen before.
+    written: "asyncio.Future[None] | None" = None
+    #: When its app got it.
+    called_ms: int = 0
 
 
 class Memos:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.engine.ids import encode_ulid
@@ -61,9 +61,12 @@ class Store:
     async def close(self) -> None:
         await self._writer.close()
 
-    def write(self, statements: Sequence[Statement]) -> "asyncio.Future[None]":
-        """Queue one transaction behind those queued before; done when it is on disk. Raises StoreFailed."""
-        return self._writer.write(statements)
+    def write(self, statements: Sequence[Statement], ahead: Callable[[], None] | None = None) -> "asyncio.Future[None]":
+        """Queue one transaction behind those queued before; done when it is on disk. Raises StoreFailed.
+
+        `ahead` may be called while the disk works on it.
+        """
+        return self._writer.write(statements, ahead)
 
     async def memos(self, run_id: str) -> Memos:
         """The finished steps of a run in order of completion."""

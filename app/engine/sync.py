@@ -12,7 +12,7 @@ import httpx
 
 from app.engine.errors import SyncFailed
 from app.engine.signing import hashed_key, sign
-from app.engine.transport import PRIVATE_HOST, ASGIApp, AsgiTransport
+from app.engine.transport import PRIVATE_HOST, ASGIApp, AsgiTransport, Body
 
 _SYNC_TIMEOUT_S = 30.0
 
@@ -34,13 +34,17 @@ async def in_band(app: ASGIApp, path: str, signing_key: str, now_s: int) -> Regi
     with its functions instead of posting them to a server, and it answers nobody without the signature.
     """
     body = json.dumps({"url": f"http://{PRIVATE_HOST}{path}"}).encode()
+
+    async def told() -> Body:
+        return [body]
+
     headers = {
         "content-type": "application/json",
         "x-inngest-sync-kind": "in_band",
         "x-inngest-server-kind": "cloud",
         "x-inngest-signature": sign(body, signing_key, now_s),
     }
-    answer = await AsgiTransport(app, path).request("PUT", {}, headers, [body])
+    answer = await AsgiTransport(app, path).request("PUT", {}, headers, told)
     if answer.status != 200 or answer.headers.get("x-inngest-sync-kind") != "in_band":
         raise SyncFailed(
             f"The app did not answer the sync at {path} in-band (status {answer.status}): serve its functions there "

@@ -21,6 +21,8 @@ ASGIApp = Callable[
 ]
 #: A request's body in parts; none of them is changed before the app has read it.
 Body = Sequence[bytes | bytearray]
+#: Gives the body when it may be sent.
+Asked = Callable[[], Awaitable[Body]]
 #: The host that requests within the process carry; it never resolves.
 PRIVATE_HOST = "engine.internal"
 _CONNECT_TIMEOUT_S = 10.0
@@ -42,8 +44,8 @@ class Transport(Protocol):
     #: Whether a large body must be replaced by the `use_api` mark.
     limits_body: bool
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
-        """Make a call."""
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+        """Make a call. The app learns nothing of it before `body` gives its body; what that raises is raised."""
         ...
 
 
@@ -56,10 +58,12 @@ class AsgiTransport:
         self._app = app
         self._path = path
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+        """The app is entered at once, and finds its way to the body, which it waits for."""
         return await self.request("POST", query, headers, body)
 
-    async def request(self, method: str, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
+    async def request(self, method: str, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+        """Any request to the app."""
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -72,7 +76,6 @@ class AsgiTransport:
             "query_string": urlencode(query).encode(),
             "headers": [
                 (b"host", PRIVATE_HOST.encode()),
-                (b"content-length", str(sum(map(len, body))).encode()),
                 *((name.encode(), value.encode()) for name, value in headers.items()),
             ],
             "client": ("127.0.0.1", 0),
@@ -82,6 +85,8 @@ class AsgiTransport:
         try:
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
+            if exchange.refused:
+                raise exchange.refused from None
             # The app's own middleware failed; the SDK itself answers every error of a function.
             raise TransportFailed(f"The app failed with {type(error).__name__}: {error}") from error
         return exchange.answer()
@@ -90,9 +95,11 @@ class AsgiTransport:
 class _Exchange:
     """One request and its answer, seen from the server's side of ASGI."""
 
-    def __init__(self, body: Body) -> None:
-        self._body = list(reversed(body))
+    def __init__(self, body: Asked) -> None:
+        self._ask = body
+        self._body: list[bytes | bytearray] | None = None
         self._is_read = False
+        self.refused: Exception | None = None
         self._status = 0
         self._headers: dict[str, str] = {}
         self._parts: list[bytes] = []
@@ -100,6 +107,12 @@ class _Exchange:
     async def receive(self) -> MutableMapping[str, Any]:
         if self._is_read:
             return {"type": "http.disconnect"}
+        if self._body is None:
+            try:
+                self._body = list(reversed(await self._ask()))
+            except Exception as problem:
+                self.refused = problem
+                raise
         part = self._body.pop() if self._body else b""
         self._is_read = not self._body
         return {"type": "http.request", "body": part, "more_body": not self._is_read}
@@ -113,6 +126,8 @@ class _Exchange:
             self._parts.append(message.get("body", b""))
 
     def answer(self) -> Answer:
+        if self.refused:
+            raise self.refused
         if not self._status:
             raise TransportFailed("The app ended the call without an answer.")
         return Answer(self._status, self._headers, b"".join(self._parts))
@@ -130,8 +145,8 @@ class HttpTransport:
         self._signing_key = signing_key
         self._now_s = now_s
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Body) -> Answer:
-        sent, content = dict(headers), b"".join(body)
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+        sent, content = dict(headers), b"".join(await body())
         if self._signing_key:
             sent["x-inngest-signature"] = sign(content, self._signing_key, self._now_s())
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from app.engine.functions import Function
 from app.engine.ids import job_name, queue_item_name
 from app.engine.model import DISCOVERY, Job, Memos, Run, to_json
-from app.engine.transport import Answer
+from app.engine.transport import Answer, Body
 
 #: Above this the SDK fetches events and memos itself, if its app is behind a transport with limits.
 USE_API_BYTES = 3_000_000
@@ -70,24 +70,26 @@ class Failure:
 Outcome = Operations | Returned | Failure
 
 
-def request(
-    function: Function, run: Run, job: Job, memos: Memos, request_id: str, limited: bool
-) -> tuple[dict[str, str], list[bytes | bytearray]]:
-    """The headers and the body of a call, in parts, so that long memos are not copied; `limited`: the way to the app
-    does not bear large bodies."""
-    event = run.event.raw
-    events = b",".join([item.raw for item in run.batch]) if run.batch else event
-    use_api = limited and memos.size + len(event) + len(events) > USE_API_BYTES
-    name = job_name(job.id)
-    headers = {
+def headers_of(run: Run, job: Job, request_id: str) -> dict[str, str]:
+    """The headers of a call."""
+    return {
         "content-type": "application/json",
         "user-agent": "Inngest",
         "x-request-id": request_id,
         "x-inngest-generation-id": str(job.attempt + 1),
-        "x-inngest-job-id": name,
+        "x-inngest-job-id": job_name(job.id),
         "x-inngest-req-version": str(run.req_version),
         "x-inngest-step-id": job.step_id,
     }
+
+
+def body_of(function: Function, run: Run, job: Job, memos: Memos, request_id: str, limited: bool) -> Body:
+    """The body of a call, in parts, so that long memos are not copied; `limited`: the way to the app does not bear
+    large bodies."""
+    event = run.event.raw
+    events = b",".join([item.raw for item in run.batch]) if run.batch else event
+    use_api = limited and memos.size + len(event) + len(events) > USE_API_BYTES
+    name = job_name(job.id)
     ctx = to_json(
         {
             "attempt": job.attempt,
@@ -111,7 +113,7 @@ def request(
         *((b',"events":null,"steps":{}',) if use_api else (b',"events":[', events, b'],"steps":{')),
     ]  # fmt: skip
     tail = b',"use_api":%b,"version":%d}' % (flag, run.req_version)
-    return headers, [b"".join(head), tail] if use_api else [b"".join(head), memos.steps, b"}" + tail]
+    return [b"".join(head), tail] if use_api else [b"".join(head), memos.steps, b"}" + tail]
 
 
 def read_answer(answer: Answer) -> Outcome:

@@ -5,6 +5,7 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ _MAX_IDLE_WAL_BYTES = 16_000_000
 #: The log gets room ahead of need: a flush that makes a file longer takes the disk nearly twice as long (measured).
 _FIRST_ROOM_BYTES, _ROOM_PER_COMMIT_BYTES = 1_000_000, 32_000
 _LOOK_EVERY_COMMITS = 256
+#: On a disk that is faster, telling the loop what to prepare would take as long as the commit (measured).
+_WORTH_PREPARING_S, _RECENT = 0.000_25, 8
 #: Columns that younger versions of the schema have: files of older ones get them when they are opened.
 _ADDED_COLUMNS = (
     ("functions", "paused", "INTEGER NOT NULL DEFAULT 0"),
@@ -36,6 +39,7 @@ _ADDED_COLUMNS = (
 class _Write:
     statements: Sequence[Statement]
     done: "asyncio.Future[None]"
+    ahead: Callable[[], None] | None
 
 
 @dataclass(slots=True)
@@ -56,16 +60,22 @@ class Writer:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
         self._commits = 0
+        self._commit_s = 0.0
+        """What a commit takes at present, on average."""
 
     async def open(self) -> None:
         """Open the file and create what is missing; raises StoreFailed."""
         self._thread.start()
         await self._opened
 
-    def write(self, statements: Sequence[Statement]) -> "asyncio.Future[None]":
-        """Queue one transaction; the future is done once it is on disk, or fails with StoreFailed."""
+    def write(self, statements: Sequence[Statement], ahead: Callable[[], None] | None = None) -> "asyncio.Future[None]":
+        """Queue one transaction; the future is done once it is on disk, or fails with StoreFailed.
+
+        `ahead` is called in the loop while the disk works on it, to prepare what follows: not where the disk is fast
+        or something failed before, perhaps twice for one that is tried again without its neighbours.
+        """
         done: asyncio.Future[None] = self._loop.create_future()
-        self._enqueue(_Write(statements, done))
+        self._enqueue(_Write(statements, done, ahead))
         return done
 
     def read(self, question: Callable[[sqlite3.Connection], Any]) -> "asyncio.Future[Any]":
@@ -128,11 +138,11 @@ class Writer:
         if not writes:
             return
         self._make_room(connection)
-        error = _transact(connection, writes)
+        error = self._transact(connection, writes)
         if error is not None and len(writes) > 1:
             # One bad change must not take its neighbours along: each alone.
             for write in writes:
-                self._answer([(write.done, None, _transact(connection, [write]))])
+                self._answer([(write.done, None, self._transact(connection, [write]))])
             return
         self._answer([(write.done, None, error) for write in writes])
 
@@ -143,11 +153,39 @@ class Writer:
             room = max(_FIRST_ROOM_BYTES, self._commits * _ROOM_PER_COMMIT_BYTES)
             _lengthen(connection, self._path.with_name(f"{self._path.name}-wal"), min(room, _MAX_IDLE_WAL_BYTES))
 
-    def _answer(self, answers: "list[tuple[asyncio.Future[Any], Any, Exception | None]]") -> None:
+    def _transact(self, connection: sqlite3.Connection, writes: list[_Write]) -> StoreFailed | None:
         try:
-            self._loop.call_soon_threadsafe(_resolve, answers)
+            connection.execute("BEGIN IMMEDIATE")
+            for write in writes:
+                for sql, values in write.statements:
+                    connection.execute(sql, values)
+            ahead = [write.ahead for write in writes if write.ahead] if self._commit_s > _WORTH_PREPARING_S else []
+            self._in_loop(_prepare, ahead)
+            began = time.perf_counter()
+            connection.execute("COMMIT")
+            if not ahead:  # else the loop held it up
+                self._commit_s += (time.perf_counter() - began - self._commit_s) / _RECENT
+        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return StoreFailed(f"A change could not be written: {error}.")
+        return None
+
+    def _answer(self, answers: "list[tuple[asyncio.Future[Any], Any, Exception | None]]") -> None:
+        self._in_loop(_resolve, answers)
+
+    def _in_loop(self, act: Callable[[list[Any]], None], items: list[Any]) -> None:
+        if not items:
+            return
+        try:
+            self._loop.call_soon_threadsafe(act, items)
         except RuntimeError:  # the loop is closed: nobody is left who could wait
             return
+
+
+def _prepare(actions: list[Callable[[], None]]) -> None:
+    for act in actions:
+        act()
 
 
 def _resolve(answers: "list[tuple[asyncio.Future[Any], Any, Exception | None]]") -> None:
@@ -158,20 +196,6 @@ def _resolve(answers: "list[tuple[asyncio.Future[Any], Any, Exception | None]]")
             done.set_exception(error)
         else:
             done.set_result(value)
-
-
-def _transact(connection: sqlite3.Connection, writes: list[_Write]) -> StoreFailed | None:
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        for write in writes:
-            for sql, values in write.statements:
-                connection.execute(sql, values)
-        connection.execute("COMMIT")
-    except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        return StoreFailed(f"A change could not be written: {error}.")
-    return None
 
 
 def _lengthen(connection: sqlite3.Connection, wal: Path, size: int) -> None:

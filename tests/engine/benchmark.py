@@ -1,17 +1,22 @@
 """What the engine costs, measured on a real file and printed as JSON; run by `moab bench engine`.
 
 A step's time is from the first line of one step's body to the first line of the next. The engine's share is the
-time from the end of one call of the SDK to the beginning of the next; the disk's flush, in it once, is told beside it.
+time from the end of one call of the SDK to the moment at which the next has its request, without what the SDK itself
+does before it asks for that. In it once is the way to the writer's thread, the disk's flush and the way back, which are
+told beside it as a commit of nothing (`bare_commit_ms`): they take the longer, the longer the thread and the disk were
+idle, and so does a step's share.
 """
 
 import asyncio
 import hashlib
 import json
 import os
+import queue
 import resource
 import statistics
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from datetime import datetime, timedelta
@@ -32,9 +37,9 @@ STEPS, BYTES = 50, 2_000
 ROUNDS, STARTS, BURSTS = 8, 100, 4
 RUNS, RUN_STEPS = 50, 5
 LONG = 1_000
-FLUSHES, FLUSH_BYTES = 200, 16_000
+FLUSHES, FLUSH_BYTES = 50, 24_000
 SLEEPERS, IDLE_S, SPREAD_S = 10_000, 3.0, 40.0
-_AT = (1, 100, 1_000)
+_AT, _AROUND = (1, 100, 1_000), 20
 
 
 class Functions:
@@ -63,20 +68,31 @@ class Functions:
 
 
 class Timed:
-    """An ASGI wrapper that notes when each call of the SDK begins and ends."""
+    """An ASGI wrapper that notes of each call when the SDK begins, asks for its request, has it, and ends."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
-        self.calls: list[tuple[float, float]] = []
+        self.calls: list[tuple[float, float, float, float]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        began = time.perf_counter()
-        await self._app(scope, receive, send)
-        self.calls.append((began, time.perf_counter()))
+        began, moments = time.perf_counter(), []
+
+        async def noted() -> Any:
+            moments.append(time.perf_counter())
+            message = await receive()
+            moments.append(time.perf_counter())
+            return message
+
+        await self._app(scope, noted, send)
+        self.calls.append((began, *moments[:2], time.perf_counter()))
 
     def gaps_ms(self) -> list[float]:
-        """Between one call and the next: the engine's share of each step."""
-        return [(after[0] - before[1]) * 1000 for before, after in zip(self.calls, self.calls[1:], strict=False)]
+        """The engine's share of each step: from one call's end until the next has its request, without the SDK's way
+        to asking for it."""
+        return [
+            (has_it - ended - (asked - began)) * 1000
+            for (_, _, _, ended), (began, asked, has_it, _) in zip(self.calls, self.calls[1:], strict=False)
+        ]
 
 
 async def steps_ms(lab: Lab, functions: Functions) -> float:
@@ -113,28 +129,52 @@ async def burst(lab: Lab) -> float:
     return best
 
 
-async def shares(lab: Lab, timed: Timed) -> dict[str, float]:
-    """The engine's share at the first, the hundredth and the thousandth step of one run: medians around them."""
+async def shares(folder: Path, lab: Lab, timed: Timed) -> dict[str, float]:
+    """The engine's share at the first, the hundredth and the thousandth step of one run, and that of a bare commit
+    after a pause as long as the SDK's call there: medians around them.
+    """
     for steps in (STEPS, LONG):  # the first run warms up, as with the other figures
         timed.calls.clear()
         await lab.engine.send([{"name": "steps", "data": {"steps": steps}}])
         await lab.engine.idle()
     gaps = timed.gaps_ms()
-    around = {at: gaps[max(0, at - 20) : at + 20] for at in _AT}
-    return {f"engine_share_ms_{at}": round(statistics.median(around[at]), 3) for at in _AT}
+    calls = [ended - has_it for _, _, has_it, ended in timed.calls]
+    figures = {}
+    for at in _AT:
+        around = slice(max(0, at - _AROUND), at + _AROUND)
+        figures[f"engine_share_ms_{at}"] = round(statistics.median(gaps[around]), 3)
+        figures[f"bare_commit_ms_{at}"] = round(await bare_commit_ms(folder, statistics.median(calls[around])), 3)
+    return figures
 
 
-def flush_ms(folder: Path) -> float:
-    """The median time in which this disk takes in what a step writes, in a file that gets no longer."""
-    taken, page = [], b"x" * FLUSH_BYTES
+async def bare_commit_ms(folder: Path, pause_s: float) -> float:
+    """The median time that a commit takes with nothing to do: a thread takes it from a queue, this disk takes in what
+    a step writes, in a file that gets no longer, and the loop is told. Before each the loop works for `pause_s`.
+    """
+    taken, page, loop = [], b"x" * FLUSH_BYTES, asyncio.get_running_loop()
+    asked: queue.SimpleQueue[tuple[int, asyncio.Future[None]] | None] = queue.SimpleQueue()
     with (folder / "flush").open("wb", buffering=0) as file:
         file.write(bytes(FLUSH_BYTES * FLUSHES))
         os.fsync(file.fileno())
+
+        def write() -> None:
+            while (item := asked.get()) is not None:
+                os.pwrite(file.fileno(), page, item[0] * FLUSH_BYTES)
+                os.fdatasync(file.fileno())
+                loop.call_soon_threadsafe(item[1].set_result, None)
+
+        thread = threading.Thread(target=write)
+        thread.start()
         for number in range(FLUSHES):
-            began = time.perf_counter()
-            os.pwrite(file.fileno(), page, number * FLUSH_BYTES)
-            os.fdatasync(file.fileno())
+            works_until = time.perf_counter() + pause_s
+            while (began := time.perf_counter()) < works_until:
+                pass
+            done: asyncio.Future[None] = loop.create_future()
+            asked.put((number, done))
+            await done
             taken.append((time.perf_counter() - began) * 1000)
+        asked.put(None)
+        thread.join()
     return statistics.median(taken)
 
 
@@ -215,7 +255,7 @@ async def long(folder: Path) -> dict[str, float]:
     timed = Timed(lab.app._app)
     lab.app = timed  # type: ignore[assignment]
     await lab.start()
-    figures = await shares(lab, timed) | {"flush_ms": round(flush_ms(folder), 3)}
+    figures = await shares(folder, lab, timed)
     await lab.engine.stop()
     return figures | await sleepers(folder)
 

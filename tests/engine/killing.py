@@ -22,8 +22,7 @@ warnings.simplefilter("ignore")
 import inngest  # noqa: E402
 
 from app.engine.expressions import Expression  # noqa: E402
-from app.engine.store import Store  # noqa: E402
-from tests.engine.crashing import die_at  # noqa: E402
+from tests.engine.crashing import check_commits, die_at  # noqa: E402
 from tests.engine.lab import Lab, private_app  # noqa: E402
 
 #: The engine's clock runs this much faster than the real one, so that a minute of cron is short.
@@ -139,17 +138,7 @@ async def live(work: Workload, began: float, death: tuple[str, int] | None, numb
     work.lab = lab = Lab(work.folder / "engine.db", work.build, clock=FastClock(began))  # type: ignore[arg-type]
     if death is not None:
         work.check = die_at(*death)
-    write = Store.write
-
-    async def checked(self: Store, statements: Any) -> None:
-        work.check("before commit")
-        await write(self, statements)
-        work.check("after commit")
-
-    def queue(self: Store, statements: Any) -> Any:
-        return asyncio.ensure_future(checked(self, statements))
-
-    Store.write = queue  # type: ignore[method-assign,assignment]
+    check_commits(lambda point: work.check(point))
     await lab.start()
     work.note("lives", "up", lab.engine.now_ms())
     if death is not None:

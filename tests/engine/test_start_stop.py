@@ -199,8 +199,8 @@ async def test_a_broken_disk_stops_all_work(
 ) -> None:
     write = Store.write
 
-    async def fail(self: Store, statements: Any) -> None:
-        await write(self, [*statements, ("INSERT INTO nowhere VALUES (1)", ())])
+    def fail(self: Store, statements: Any, ahead: Any = None) -> Any:
+        return write(self, [*statements, ("INSERT INTO nowhere VALUES (1)", ())], ahead)
 
     monkeypatch.setattr(Store, "write", fail)
     with pytest.raises(StoreFailed, match="could not be written"):

@@ -1,0 +1,206 @@
+"""While the disk takes in a claim, the call finds its way to its app; the app learns nothing before it is there."""
+
+import asyncio
+import itertools
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import inngest
+import pytest
+
+from app.engine import writer
+from app.engine.errors import StoreFailed
+from app.engine.writer import Writer
+from tests.engine.lab import Lab, running
+from tests.engine.recorder import Recorder
+
+_WAIT_S = 20
+
+
+class SlowDisk:
+    """Stops the writer before each commit that makes a call ready, until it is told to go on or to fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._go = threading.Event()
+        self._stopped = asyncio.Event()
+        self._fails = False
+        in_loop = Writer._in_loop
+
+        def stopping(this: Writer, act: Any, items: list[Any]) -> None:
+            in_loop(this, act, items)
+            if act is writer._prepare and items:
+                self._loop.call_soon_threadsafe(self._stopped.set)
+                self._go.wait(_WAIT_S)
+                if self._fails:
+                    raise sqlite3.OperationalError("disk I/O error")
+
+        monkeypatch.setattr(Writer, "_in_loop", stopping)
+        monkeypatch.setattr(writer, "_WORTH_PREPARING_S", -1)
+
+    async def stopped(self) -> None:
+        """Return when the disk works on a commit, and everybody else has done what there is to do."""
+        await asyncio.wait_for(self._stopped.wait(), _WAIT_S)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    def go_on(self, *, fails: bool = False) -> None:
+        self._fails = fails
+        self._go.set()
+
+
+@pytest.fixture
+def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each time that an app is entered for a call."""
+    entered: list[str] = []
+    call = Recorder.__call__
+
+    async def counted(self: Recorder, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "POST":
+            entered.append(scope["path"])
+        await call(self, scope, receive, send)
+
+    monkeypatch.setattr(Recorder, "__call__", counted)
+    return entered
+
+
+@pytest.fixture
+def done() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def build(done: list[str]) -> Any:
+    def functions(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+        @client.create_function(fn_id="plain", trigger=inngest.TriggerEvent(event="plain"))
+        async def plain(ctx: inngest.Context) -> str:
+            done.append("plain")
+            return "ended"
+
+        return [plain]
+
+    return functions
+
+
+async def test_a_call_is_prepared_while_its_claim_is_written_and_told_when_it_is_on_disk(
+    tmp_path: Path, build: Any, done: list[str], entered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path / "engine.db", build) as lab:
+        disk = SlowDisk(monkeypatch)
+        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
+        await disk.stopped()
+        assert (len(entered), done, sending.done()) == (1, [], False)
+        disk.go_on()
+        run = await lab.run_of((await sending)[0])
+        await lab.engine.idle()
+        run = await lab.engine.run(run.run.id)
+    assert (run.run.status, run.run.output, done, len(entered)) == ("Completed", "ended", ["plain"], 1)
+
+
+async def test_a_run_that_is_cancelled_while_its_claim_is_written_does_nothing(
+    tmp_path: Path, build: Any, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path / "engine.db", build) as lab:
+        disk = SlowDisk(monkeypatch)
+        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
+        await disk.stopped()
+        (run_id,) = lab.engine._core.live.runs
+        cancelling = asyncio.create_task(lab.engine.cancel(run_id))
+        await asyncio.sleep(0)
+        disk.go_on()
+        await asyncio.gather(sending, cancelling)
+        await lab.engine.idle()
+        run = await lab.engine.run(run_id)
+    assert (run.run.status, done) == ("Cancelled", [])
+
+
+async def test_a_claim_that_cannot_be_written_is_a_call_that_was_not_made(
+    tmp_path: Path, build: Any, done: list[str], entered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path / "engine.db", build) as lab:
+        disk = SlowDisk(monkeypatch)
+        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
+        await disk.stopped()
+        disk.go_on(fails=True)
+        with pytest.raises(StoreFailed, match="disk I/O error"):
+            await sending
+        await lab.engine.idle()
+        assert (len(entered), done, lab.engine.healthy) == (1, [], False)
+
+
+async def test_stop_while_a_claim_is_written_leaves_the_call_to_the_next_start(
+    tmp_path: Path, build: Any, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path / "engine.db", build)
+    await lab.start()
+    disk = SlowDisk(monkeypatch)
+    sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
+    await disk.stopped()
+    stopping = asyncio.create_task(lab.engine.stop(grace_s=0))
+    await asyncio.sleep(0)
+    disk.go_on()
+    (event_id,) = await sending
+    await stopping
+    assert done == []
+    monkeypatch.undo()
+    async with running(tmp_path / "engine.db", build) as again:
+        await again.engine.idle()
+        run = await again.run_of(event_id)
+    assert (run.run.status, done) == ("Completed", ["plain"])
+
+
+async def test_a_call_is_told_of_the_step_that_ended_beside_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave = {"p": asyncio.Event(), "q": asyncio.Event()}
+
+    def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+        @client.create_function(fn_id="raced", trigger=inngest.TriggerEvent(event="raced"))
+        async def raced(ctx: inngest.Context) -> Any:
+            async def body(name: str) -> str:
+                await leave[name].wait()
+                return name
+
+            return await ctx.group.parallel(
+                (lambda: ctx.step.run("p", body, "p"), lambda: ctx.step.run("q", body, "q")),
+                parallel_mode=inngest.ParallelMode.RACE,
+            )
+
+        return [raced]
+
+    async with running(tmp_path / "engine.db", build) as lab:
+        (event_id,) = await lab.engine.send([{"name": "raced"}])
+        while len(lab.app.calls) < 3:  # noqa: ASYNC110 - both steps are being executed
+            await asyncio.sleep(0)
+        disk = SlowDisk(monkeypatch)
+        leave["p"].set()
+        await disk.stopped()
+        leave["q"].set()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        disk.go_on()
+        await lab.engine.idle()
+        run = await lab.run_of(event_id)
+    told = [(set(call.body["ctx"]["stack"]["stack"]), set(call.body["steps"])) for call in lab.app.calls]
+    assert run.run.output == ["p", "q"]
+    assert all(stack == steps for stack, steps in told), told
+
+
+@pytest.mark.parametrize(("commit_s", "prepares"), [(0.0, False), (0.01, True)])
+async def test_only_a_disk_that_takes_its_time_is_worth_preparing_for(
+    tmp_path: Path, build: Any, monkeypatch: pytest.MonkeyPatch, commit_s: float, prepares: bool
+) -> None:
+    """The writer measures it by commits that have nothing to prepare."""
+    clock = itertools.count(0, commit_s)
+    monkeypatch.setattr(writer.time, "perf_counter", lambda: next(clock))
+    prepared: list[Any] = []
+    prepare = writer._prepare
+    monkeypatch.setattr(writer, "_prepare", lambda actions: (prepared.extend(actions), prepare(actions)))
+    async with running(tmp_path / "engine.db", build) as lab:
+        for _ in range(3):
+            await lab.send("plain")
+        runs = await lab.runs_of("rec-plain")
+    assert [run.status for run in runs] == ["Completed"] * 3
+    assert bool(prepared) == prepares
