@@ -102,8 +102,20 @@ def _day(text: str, names: Mapping[str, int]) -> int:
     return int(text)
 
 
+_walks: dict[tuple[str, ZoneInfo, int], CronSim] = {}
+"""Where schedules were left, by their last instant: most often the one after that is asked for next."""
+_MAX_WALKS = 64
+
+
 @functools.lru_cache(maxsize=64)
 def _next_ms(fields: str, zone: ZoneInfo, after_ms: int) -> int | None:
     """Remembered, because whoever has just fired an instant asks for the next one twice."""
-    moment: datetime | None = next(CronSim(fields, from_ms(after_ms).astimezone(zone)), None)
-    return to_ms(moment.astimezone(UTC)) if moment else None
+    walk = _walks.pop((fields, zone, after_ms), None) or CronSim(fields, from_ms(after_ms).astimezone(zone))
+    moment: datetime | None = next(walk, None)
+    if moment is None:
+        return None
+    instant = to_ms(moment.astimezone(UTC))
+    if len(_walks) >= _MAX_WALKS:
+        _walks.clear()
+    _walks[fields, zone, instant] = walk
+    return instant

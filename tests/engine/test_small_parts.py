@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.engine.clock import from_ms, iso, parse_duration, parse_iso, to_ms
-from app.engine.cron import Cron
+from app.engine.cron import Cron, _next_ms, _walks
 from app.engine.errors import BadCron, BadFunction
 from app.engine.functions import parse_function
 from app.engine.ids import Ulids, app_uuid, decode_ulid, encode_ulid, job_name
@@ -90,6 +90,22 @@ def test_cron(expression: str, after: str, expected: str) -> None:
 
     assert instant is not None
     assert iso(instant) == expected
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"])
+@pytest.mark.parametrize("fields", ["* * * * *", "30 2 * * *", "15,45 1-3 * * *", "0 */6 * * *", "10 2 29 3 *"])
+def test_a_cron_that_goes_on_from_where_it_was_left_comes_to_the_same_as_one_that_begins_anew(
+    zone: str, fields: str
+) -> None:
+    cron = Cron.parse(f"TZ={zone} {fields}")
+    for begin in ("2026-03-07T20:00:00Z", "2026-03-28T20:00:00Z", "2026-04-04T08:00:00Z", "2026-10-31T20:00:00Z"):
+        instant = ms(begin)
+        for _ in range(300 if fields.startswith("*") else 12):
+            following = cron.next_ms(instant)
+            _walks.clear()
+            _next_ms.cache_clear()
+            assert following is not None and following == cron.next_ms(instant)
+            instant = following
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from app.sessions import people
 from app.tables import rounds, sessions, turns, wakes
 from app.work import ledger
 from app.work.projection import Truth
+from app.work.wakes import next_instant
 
 ENDS = {Truth.COMPLETED: "done", Truth.ABANDONED: "cancelled"}
 MAX_GOALS = 12
@@ -31,7 +32,7 @@ IS_TOLD = or_(
 
 
 def _facts() -> Any:
-    """One row: the last beat and the next, when the last turn of the session ended, its next wake, open goals."""
+    """One row: the last beat, when the last turn of the session ended, its next wake, open goals."""
     beat = rounds.c.name == "beat"
     ended = (
         select(turns.c.ended_at)
@@ -43,7 +44,6 @@ def _facts() -> Any:
     count = select(func.count()).select_from(goals).where(goals.c.closed_at.is_(None), IS_TOLD)
     return select(
         select(rounds.c.last_at).where(beat).scalar_subquery().label("last_beat"),
-        select(rounds.c.next_at).where(beat).scalar_subquery().label("next_beat"),
         ended.scalar_subquery().label("ended"),
         due.scalar_subquery().label("wake"),
         count.scalar_subquery().label("goals"),
@@ -84,8 +84,8 @@ def standing(tx: Tx, harness: Harness, session_id: str, session_key: str) -> str
     lines = [*_goal_lines(rows, facts.goals), *_changes(tx, harness, rows, since)]
     if (wake := _moment(facts.wake)) is not None:
         lines.append(f"Next wake of this conversation: {_local(harness, wake)}.")
-    last, following = _moment(facts.last_beat), _moment(facts.next_beat)
-    if last is not None:
+    if (last := _moment(facts.last_beat)) is not None:
+        following = next_instant(harness.settings.beat_cron, harness.settings.timezone, harness.clock.now())
         then = f", next {harness.daily_log.local(following):%H:%M}" if following is not None else ""
         lines.append(f"Heartbeat: last {_local(harness, last)}{then}.")
     return _cut("\n".join([TITLE, *lines]), MAX_CHARS) if lines else ""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import bindparam, select
@@ -22,7 +22,7 @@ from app.memory import distil, learnings
 from app.memory.daily_log import LogFile
 from app.sessions import turns
 from app.tables import supervision
-from app.work import goals, rounds, wakes
+from app.work import goals, rounds
 from app.work.supervision import Executor
 
 log = logging.getLogger("moab.agent")
@@ -62,7 +62,7 @@ async def look_around(harness: Harness, turn_id: str | None, session_key: str = 
     platform asks to wait with the signs at the messages of the turn (see `conclude`).
 
     After the turn `turn_id` there is less to look at, and with no chores it is settled at once. Any other beat is
-    noted, with when the next one comes. Raises DBAPIError if nothing at all could be asked.
+    noted. Raises DBAPIError if nothing at all could be asked.
     """
     parts = BEAT if turn_id is None else AFTER_A_TURN
     seen, unseen = await asyncio.to_thread(_see, harness, parts)
@@ -168,14 +168,8 @@ def _now_and_then(tx: Tx, harness: Harness, checklist: str) -> list[Chore]:
     before = known.get(ROUND)
     if checklist and (before is None or before.next_at is None or before.is_due(now)):
         chores += [_chore("checklist")] if take_look(tx, harness, checklist) else []
-    note_beat(tx, harness, now)
+    rounds.note(tx, "beat", now, None)
     return chores
-
-
-def note_beat(tx: Tx, harness: Harness, now: datetime) -> None:
-    """Write down that there was a beat, and when the next one is to come."""
-    settings = harness.settings
-    rounds.note(tx, "beat", now, wakes.next_instant(settings.beat_cron, settings.timezone, now))
 
 
 LOGS = Part(_logs, _all_logs)

@@ -34,7 +34,7 @@ def begin_try(house: House, goal: str) -> None:
 def beat(house: House) -> None:
     now = house.clock.now()
     with house.tx() as tx:
-        rounds.note(tx, "beat", now, now + timedelta(minutes=1))
+        rounds.note(tx, "beat", now, None)
 
 
 def block(house: House, session_id: str = "S") -> str:
@@ -59,7 +59,7 @@ async def test_it_is_in_what_the_model_is_shown_in_every_turn(house: House) -> N
     beat(house)
     for number in (1, 2):
         shown = await whole_turn(house, "hello", number)
-        assert shown.count(TITLE) == 1 and "Heartbeat: last 2026-01-05 12:00, next 12:01." in shown
+        assert shown.count(TITLE) == 1 and "Heartbeat: last 2026-01-05 12:00, next 12:30." in shown
 
 
 async def test_goals_the_next_wake_and_the_heartbeat(house: House) -> None:
@@ -79,7 +79,7 @@ async def test_goals_the_next_wake_and_the_heartbeat(house: House) -> None:
         "Active goals: g1 The podcast of today.",
         "Pending goals (5): g2 Number 2, g3 Number 3, g4 Number 4 and 2 more.",
         "Next wake of this conversation: 2026-01-05 13:00.",
-        "Heartbeat: last 2026-01-05 12:00, next 12:01.",
+        "Heartbeat: last 2026-01-05 12:00, next 12:30.",
     ]
 
 

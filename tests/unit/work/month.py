@@ -1,8 +1,8 @@
 """A month of the service by a clock that is told: the real functions on the real engine, stores and folders.
 
-`python -m tests.unit.work.month HOME TEMPLATE LIFE` is one life of its process: it goes on where the life before left
-off, and ends by SIGKILL at the crash of its number, or with the month. Files come as planned, people make goals of
-some, the model is away for a while, and a phone notes when it rings.
+`python -m tests.unit.work.month HOME TEMPLATE` is one life of its process after the other, each forked after the
+imports: it goes on where the life before left off, and ends by SIGKILL at the crash of its number, or with the month.
+Files come as planned, people make goals of some, the model is away for a while, and a phone notes when it rings.
 """
 
 import asyncio
@@ -215,14 +215,20 @@ def set_wakes(house: House) -> None:
 
 
 def main() -> None:
-    home, template, number = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    """Prints how each life ended, as `os.waitpid` tells it."""
+    home, template = Path(sys.argv[1]), Path(sys.argv[2])
     gc.freeze()  # as the service does
     if hasattr(os, "sched_setaffinity"):  # the threads of a beat follow one another: on one core they hand over faster
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    with pytest.MonkeyPatch.context() as patch:
-        scrub(patch)
-        patch.setattr(people, "OPERATORS", (*people.OPERATORS, "test"))
-        asyncio.run(Life(home, template, number).live())
+    for number in range(len(CRASHES) + 1):
+        child = os.fork()
+        if child == 0:
+            with pytest.MonkeyPatch.context() as patch:
+                scrub(patch)
+                patch.setattr(people, "OPERATORS", (*people.OPERATORS, "test"))
+                asyncio.run(Life(home, template, number).live())
+            os._exit(0)
+        sys.stdout.write(f"{os.waitpid(child, 0)[1]}\n")
 
 
 if __name__ == "__main__":

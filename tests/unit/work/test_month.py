@@ -36,11 +36,12 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 ROOM_BYTES = 400_000_000
 
 
-async def live(home: Path, template: Path, number: int) -> int:
-    """One life of the process; how it ended."""
-    words = ("-W", "ignore", "-m", "tests.unit.work.month", str(home), str(template), str(number))
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT)
-    return await process.wait()
+async def live(home: Path, template: Path) -> list[int]:
+    """All lives of the process; how each ended."""
+    words = ("-W", "ignore", "-m", "tests.unit.work.month", str(home), str(template))
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    ends, _ = await process.communicate()
+    return [int(end) for end in ends.split()]
 
 
 @pytest.fixture
@@ -58,9 +59,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 async def lived(home: Path, template: Path, clean_environment: None) -> AsyncIterator[House]:
     """The house after the month."""
-    for number in range(len(CRASHES)):
-        assert await live(home, template, number) == -signal.SIGKILL, f"crash {number}"
-    assert await live(home, template, len(CRASHES)) == 0
+    assert await live(home, template) == [signal.SIGKILL] * len(CRASHES) + [0]
     house = make_house(home, template)
     yield house
     await house.db.close()

@@ -13,7 +13,7 @@ from app.errors import BadInput
 from app.work import watcher
 from app.work.life import Priority
 from app.work.watcher import Entry, digest_of, look_into, scan, take, unseen
-from app.work.watching import Watch, parse
+from app.work.watching import Watch, _real, parse
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NOW_NS = int(NOW.timestamp()) * 10**9
@@ -176,3 +176,18 @@ def test_faults_of_watch_yaml_are_named(tmp_path: Path, text: str, says: str) ->
     with pytest.raises(BadInput) as refused:
         parse(text, workspace, [], ["demo"])
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["inbox", "inbox/", "./inbox", "inbox/..", "inbox/../in", "in", "in/deep", "out", "out/x", "none/at/all", "."],
+)
+def test_a_folder_is_where_all_links_lead(tmp_path: Path, named: str) -> None:
+    for folder in ("ws/inbox/deep", "away"):
+        (tmp_path / folder).mkdir(parents=True)
+    workspace = tmp_path / "ws"
+    (workspace / "in").symlink_to(workspace / "inbox")
+    (workspace / "out").symlink_to(tmp_path / "away")
+    root = os.path.realpath(workspace)
+    for path in (named, str(workspace / named)):
+        assert _real({"path": path}, root) == os.path.realpath(workspace / named)
