@@ -5,7 +5,6 @@ import logging
 import queue
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,10 +160,10 @@ class Writer:
                     connection.execute(sql, values)
             ahead = [write.ahead for write in writes if write.ahead] if self._commit_s > _WORTH_PREPARING_S else []
             self._in_loop(_prepare, ahead)
-            began = time.perf_counter()
+            began = self._loop.time()
             connection.execute("COMMIT")
             if not ahead:  # else the loop held it up
-                self._commit_s += (time.perf_counter() - began - self._commit_s) / _RECENT
+                self._commit_s += (self._loop.time() - began - self._commit_s) / _RECENT
         except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

@@ -83,7 +83,7 @@ def read(text: str, workspace: Path, allowed: Collection[Path], pipelines: Colle
 
 
 def _real(folder: Any, root: str) -> str:
-    """Where a folder really lies, past all links; empty if none is named. Relative ones start at `root`, a real path."""
+    """Where a folder really lies, past all links; empty if none is named. `root` is a real path, where others start."""
     named = folder.get("path") if isinstance(folder, dict) else None
     if not isinstance(named, str) or not named or "\0" in named:
         return ""

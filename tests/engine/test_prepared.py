@@ -1,7 +1,6 @@
 """While the disk takes in a claim, the call finds its way to its app; the app learns nothing before it is there."""
 
 import asyncio
-import itertools
 import sqlite3
 import threading
 from pathlib import Path
@@ -188,13 +187,12 @@ async def test_a_call_is_told_of_the_step_that_ended_beside_it_meanwhile(
     assert all(stack == steps for stack, steps in told), told
 
 
-@pytest.mark.parametrize(("commit_s", "prepares"), [(0.0, False), (0.01, True)])
+@pytest.mark.parametrize(("worth_s", "prepares"), [(10.0, False), (0.0, True)])
 async def test_only_a_disk_that_takes_its_time_is_worth_preparing_for(
-    tmp_path: Path, build: Any, monkeypatch: pytest.MonkeyPatch, commit_s: float, prepares: bool
+    tmp_path: Path, build: Any, monkeypatch: pytest.MonkeyPatch, worth_s: float, prepares: bool
 ) -> None:
     """The writer measures it by commits that have nothing to prepare."""
-    clock = itertools.count(0, commit_s)
-    monkeypatch.setattr(writer.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(writer, "_WORTH_PREPARING_S", worth_s)
     prepared: list[Any] = []
     prepare = writer._prepare
     monkeypatch.setattr(writer, "_prepare", lambda actions: (prepared.extend(actions), prepare(actions)))
