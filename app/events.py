@@ -245,6 +245,12 @@ class WakeDue(Event):
     wake_id: str = ""
 
 
+class BeatDue(Event):
+    """A beat of the clock has found something to do."""
+
+    name: ClassVar[str] = "agent.beat.due"
+
+
 class TaskCancelled(Event):
     """A sub-agent's task was cancelled."""
 

@@ -75,6 +75,34 @@ async def look_around(harness: Harness, turn_id: str | None, session_key: str = 
     return {"chores": list(found.chores)} | ({"faults": list(found.faults)} if found.faults else {}) | signs
 
 
+class _Anything(Exception):
+    """There is something to do."""
+
+
+async def is_quiet(harness: Harness) -> bool:
+    """Whether there is nothing at all to do, which is noted as a beat. Else, or in doubt, nothing is written down: a
+    whole beat is to look again.
+    """
+    seen, unseen = await asyncio.to_thread(_see, harness, BEAT)
+    if unseen.faults:
+        return False
+    try:
+        await harness.db.write(_nothing, harness, seen)
+    except _Anything:
+        return False
+    except Exception as error:  # whatever it is, the whole beat holds up nothing else for it, and says so
+        log.warning("The heartbeat could not see whether there is anything to do (%s).", error)
+        return False
+    harness.notifier.publish("")
+    return True
+
+
+def _nothing(tx: Tx, harness: Harness, seen: Sequence[tuple[Part, Any]]) -> None:
+    """A chore that is found is not taken up: the transaction is undone."""
+    if _chores(tx, harness, seen):
+        raise _Anything
+
+
 def _see(harness: Harness, parts: Sequence[Part]) -> tuple[list[tuple[Part, Any]], Found]:
     """What lies on the disk; blocks."""
     seen, found = [], Found()

@@ -12,6 +12,8 @@ from sqlalchemy.exc import OperationalError
 from app.agent.heartbeat import look
 from app.agent.heartbeat.beat import CHORES, run_beat
 from app.agent.heartbeat.look import BEAT, BLIND, look_around
+from app.agent.heartbeat.tick import tick
+from app.events import BeatDue
 from app.tables import turns
 from app.work import rounds
 from tests.unit.house import RUN, DirectSteps, House, begin
@@ -65,6 +67,43 @@ async def test_a_part_that_fails_holds_up_no_other(
     own = {0: {"sweep"}, 1: set(), 2: {"distil"}, 3: {"tidy"}}[place]
     assert set(ids) == ({"look", "sweep", "distil", "tidy"} - own) | set(blind)
     assert done["kind"] == "crashed" and "a fault of this part" in done["message"], "and it is not hushed up"
+
+
+async def test_a_quiet_beat_of_the_clock_is_noted_and_asks_for_nothing(house: House) -> None:
+    assert await tick(house.harness, RUN) == {"quiet": True}
+    with house.tx() as tx:
+        noted = rounds.find(tx, "beat")
+    assert noted is not None and noted.last_at == house.clock.now() and house.sender.events == []
+
+
+async def test_where_there_is_something_to_do_a_beat_of_the_clock_takes_up_none_of_it(house: House) -> None:
+    await begin(house)
+    house.clock.advance(120)
+    make_everything_due(house)
+    before, sent = house.rows(select(rounds.rounds)), len(house.sender.events)
+    assert await tick(house.harness, RUN) == await tick(house.harness, RUN) == {"quiet": False}
+    assert house.rows(select(rounds.rounds)) == before
+    asked = house.sender.events[sent:]
+    assert [(event["name"], event["id"]) for event in asked] == [(BeatDue.name, f"beat:{RUN}")] * 2
+    assert (await steps_of(house))[0] == ["look", "sweep", "distil", "tidy"], "the whole beat finds all of it"
+
+
+@pytest.mark.parametrize("what", ["see", "judge"])
+@pytest.mark.parametrize("place", range(len(BEAT)))
+async def test_a_beat_of_the_clock_that_cannot_see_everything_asks_for_a_whole_one(
+    house: House, monkeypatch: pytest.MonkeyPatch, place: int, what: str
+) -> None:
+    break_part(monkeypatch, place, **{what: fail})
+    assert await tick(house.harness, RUN) == {"quiet": False}
+    assert [event["name"] for event in house.sender.events] == [BeatDue.name]
+    assert house.rows(select(rounds.rounds)) == []
+
+
+async def test_where_the_engine_takes_no_events_the_beat_of_the_clock_is_tried_again(house: House) -> None:
+    make_everything_due(house)
+    house.sender.broken = True
+    with pytest.raises(ConnectionError):
+        await tick(house.harness, RUN)
 
 
 async def test_where_the_database_is_away_the_engine_tries_the_look_again(

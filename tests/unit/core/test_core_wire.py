@@ -192,7 +192,7 @@ def test_an_event_cannot_be_changed() -> None:
 def test_every_event_has_a_name_of_its_own() -> None:
     kinds = [kind for kind in _all(Event) if "name" in vars(kind)]
     names = [kind.name for kind in kinds]
-    assert len(set(names)) == len(names) == 10 and all(name.startswith("agent.") for name in names)
+    assert len(set(names)) == len(names) == 11 and all(name.startswith("agent.") for name in names)
 
 
 def _all(kind: type[Event]) -> list[type[Event]]:

@@ -50,7 +50,13 @@ async def test_what_starts_them(functions: dict[str, Mapping[str, Any]]) -> None
         "acknowledge": ["agent.message.received", "agent.command.received"],
         "send-reply": ["agent.reply.ready"],
         "failure-handler": ["inngest/function.failed"],
-        "heartbeat": ["TZ=UTC */30 * * * *", "agent.wake.due", "agent.turn.ended", "agent.work.step.done"],
+        "heartbeat": [
+            "TZ=UTC */30 * * * *",
+            "agent.beat.due",
+            "agent.wake.due",
+            "agent.turn.ended",
+            "agent.work.step.done",
+        ],
         "sub-agent": ["agent.subagent.spawn"],
     }
 
@@ -63,7 +69,10 @@ async def test_only_a_person_steers(functions: dict[str, Mapping[str, Any]]) -> 
     singletons = {name: one["singleton"] for name, one in functions.items() if "singleton" in one}
     assert singletons == {
         "handle-message": {"key": STEERING, "mode": "cancel"},
-        "heartbeat": {"key": "event.name == 'inngest/scheduled.timer' ? 'beat' : false", "mode": "skip"},
+        "heartbeat": {
+            "key": "event.name == 'inngest/scheduled.timer' || event.name == 'agent.beat.due' ? event.name : false",
+            "mode": "skip",
+        },
     }
 
 
