@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,6 @@ from app.engine.change import Change
 from app.engine.clock import Clock, to_ms
 from app.engine.crons import Crons
 from app.engine.ending import Ending
-from app.engine.errors import StoreFailed
 from app.engine.events import MAX_EVENT_BYTES
 from app.engine.executor import Executor
 from app.engine.feed import Feed
@@ -139,22 +138,27 @@ class Core:
             log.info("App %s registered %d functions.", app, len(configs))
         return modified
 
-    def commit(self, change: Change) -> Coroutine[Any, Any, None]:
+    def commit(self, change: Change) -> "asyncio.Future[None]":
         """Write a change, then begin what it made possible. Memory is ahead of the disk only until then.
 
-        The change is queued at once, in the order in which memory changed; what is returned waits for the disk.
-        Meanwhile the calls that it made ready are prepared: each has its way to its app, and gets its body after.
+        The change is queued at once, in the order in which memory changed; what is returned is done when it is on disk,
+        and may be given up without harm. Meanwhile the calls that it made ready are prepared: each has its way to its
+        app, and gets its body after.
         """
+        return asyncio.shield(self._write(change))
+
+    def commit_soon(self, change: Change) -> None:
+        """The same, for those who do not wait."""
+        self._write(change)
+
+    def _write(self, change: Change) -> "asyncio.Future[None]":
         self._pending += 1
         ahead = partial(self._release, change) if change.ready else None
         written = self.store.write(change.statements, ahead)
         for job in change.ready:
             job.written = written
-        return self._committed(change, written)
-
-    def commit_soon(self, change: Change) -> None:
-        """The same, for those who do not wait."""
-        self.spawn(self.commit(change))
+        written.add_done_callback(partial(self._committed, change))
+        return written
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Let something happen that the engine waits for when it stops."""
@@ -202,26 +206,22 @@ class Core:
     async def _load_memos(self, run: Run) -> Memos:
         return await self.store.memos(run.id)
 
-    async def _committed(self, change: Change, written: Awaitable[None]) -> None:
-        try:
-            await written
-        except StoreFailed as error:
+    def _committed(self, change: Change, written: "asyncio.Future[None]") -> None:
+        self._pending -= 1
+        error = written.exception()
+        if error is not None:
             # Memory and file disagree from here on: nothing more may be started from memory.
             self.broken = True
-            self.executor.halt()
+            self.executor.break_off()
             log.critical("%s No more work is taken; restart the service when the disk is well.", error)
-            raise
-        finally:
-            self._pending -= 1
-            if not self.busy:
-                self._quiet.set()
-        if self.broken:
-            return
-        if change.touched:
-            self._feed.publish(change.touched.values())
-        self._release(change)
-        for due_ms, thing in change.timed:
-            self._arm(due_ms, thing)
+        if not self.broken:
+            if change.touched:
+                self._feed.publish(change.touched.values())
+            self._release(change)
+            for due_ms, thing in change.timed:
+                self._arm(due_ms, thing)
+        if not self.busy:
+            self._quiet.set()
 
     def _release(self, change: Change) -> None:
         ready, change.ready = change.ready, []

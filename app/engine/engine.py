@@ -188,11 +188,11 @@ class Engine:
     async def runs(
         self, limit: int = 50, status: str | None = None, function: str | None = None,
         event_id: str | None = None, before: str | None = None, *, since: datetime | None = None,
-        until: datetime | None = None, text: str | None = None, timed: bool = True,
+        until: datetime | None = None, text: str | None = None, without: Sequence[str] = (),
     ) -> list[history.RunRow]:  # fmt: skip
         """The newest runs first. `event_id` is the id that `send` returned; `before` a run id to page from; `since`
-        and `until` bound their creation; `text` is looked for in their events. Without `timed`, runs that a schedule
-        started and that went well are left out. Raises BadRequest for a status and UnknownFunction for a function that
+        and `until` bound their creation; `text` is looked for in their events. Runs that went well are left
+        out where an event named in `without` started them. Raises BadRequest for a status and UnknownFunction for a function that
         does not exist."""
         self._require_running()
         if function is not None:
@@ -200,7 +200,7 @@ class Engine:
         return await history.runs(
             self.store, limit=limit, status=status, function=function, event_id=event_id, before=before,
             since_ms=to_ms(since) if since else None, until_ms=to_ms(until) if until else None, text=text,
-            timed=timed,
+            without=without,
         )  # fmt: skip
 
     async def run_ids(self, beginning: str, limit: int = 2) -> list[str]:

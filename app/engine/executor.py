@@ -11,7 +11,7 @@ from functools import partial
 
 from app.engine.answers import Answers
 from app.engine.change import Change
-from app.engine.errors import TransportFailed, Unreachable
+from app.engine.errors import StoreFailed, TransportFailed, Unreachable
 from app.engine.functions import Function
 from app.engine.gates import Gates
 from app.engine.gateway import INFERENCE, Gateway
@@ -63,6 +63,7 @@ class Executor:
         self._late: set[asyncio.Task[None]] = set()
         self._watching = False
         self._stopping = False
+        self._broken = False
 
     @property
     def busy(self) -> bool:
@@ -89,6 +90,11 @@ class Executor:
     def halt(self) -> None:
         """Begin no call from now on."""
         self._stopping = True
+
+    def break_off(self) -> None:
+        """A claim could not be written: tell no app anything from now on, not even one that is entered already."""
+        self._broken = True
+        self.halt()
 
     async def stop(self, grace_s: float, sleep: Callable[[float], Awaitable[None]]) -> list[Job]:
         """No new calls; wait up to `grace_s` for those in flight, then cancel. Returns the calls cut off."""
@@ -170,6 +176,7 @@ class Executor:
     async def _call(self, job: Job, function: Function, transport: Transport) -> None:
         job.called_ms = self._now_ms()
         outcome = await self._ask(job, function, transport)
+        await self._written(job)  # or what was not claimed would have an answer
         if job.dropped:
             log.info("Run %s ended meanwhile; the answer of a call in flight is dropped.", job.run.id)
             return
@@ -220,11 +227,19 @@ class Executor:
 
     async def _claimed(self, job: Job) -> None:
         """Nothing may happen before the claim is on disk, nor when the run ended while it was written."""
-        if job.written is not None and not job.written.done():
-            await asyncio.shield(job.written)  # others wait for it as well
+        await self._written(job)
+        if self._broken:
+            raise StoreFailed("A change of somebody else could not be written.")
         if job.dropped:
             raise _Withdrawn
         job.called_ms = self._now_ms()
+
+    async def _written(self, job: Job) -> None:
+        """Raises StoreFailed if the claim could not be written."""
+        if job.written is not None and not job.written.done():
+            await asyncio.shield(job.written)  # others wait for it as well
+        if job.written is not None:
+            job.written.result()
 
     async def _memos(self, run: Run) -> Memos:
         for _ in range(_MEMO_READS):

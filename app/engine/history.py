@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -136,11 +137,11 @@ def function_row(function: Function, paused: bool) -> FunctionRow:
 async def runs(
     store: Store, *, limit: int = 50, status: str | None = None, function: str | None = None,
     event_id: str | None = None, before: str | None = None, since_ms: int | None = None, until_ms: int | None = None,
-    text: str | None = None, timed: bool = True,
+    text: str | None = None, without: Sequence[str] = (),
 ) -> list[RunRow]:  # fmt: skip
     """The newest runs first. `event_id` is an event's internal id; `before` a run id to page from; `since_ms` and
-    `until_ms` bound their creation; `text` is looked for in their events, letter case aside. Without `timed`, runs
-    that a schedule started and that went well are left out. Raises BadRequest for a status that does not exist."""
+    `until_ms` bound their creation; `text` is looked for in their events, letter case aside. Runs that
+    went well are left out where an event named in `without` started them. Raises BadRequest for a status that does not exist."""
     if status is not None and status not in STATUSES:
         raise BadRequest(f"There is no status '{status}': accepted are {', '.join(STATUSES)}.")
     conditions, values = ["1"], list[object]()
@@ -154,8 +155,9 @@ async def runs(
     if event_id is not None:
         conditions.append(_OF_EVENT)
         values += [event_id, event_id]
-    if not timed:
-        conditions.append("NOT (status = 'Completed' AND events.name = 'inngest/scheduled.timer')")
+    if without:
+        conditions.append(f"NOT (status = 'Completed' AND events.name IN ({', '.join('?' * len(without))}))")
+        values += without
     rows = await store.rows(
         f"SELECT {_RUN_COLUMNS} FROM runs JOIN events ON internal_id = event_id "  # noqa: S608
         f"WHERE {' AND '.join(conditions)} ORDER BY runs.id DESC LIMIT ?",

@@ -18,11 +18,14 @@ from app.engine.errors import (
 )
 from app.engine.feed import RunChange
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
-from app.events import wire_safe
+from app.events import BeatDue, wire_safe
 
 SESSION_FIELDS = ("$.data.sessionKey", "$.data.subSessionKey", "$.data.event.data.sessionKey")
 """Where an event names its session: ours, a sub-agent's, and the event inside an announcement of the engine."""
 MESSAGE_FIELDS = ("$.data.messageKey", "$.data.event.data.messageKey")
+
+BEATS = ("inngest/scheduled.timer", BeatDue.name)
+"""What starts the beats of the clock: those that went well are shown where they are asked for."""
 
 ROUNDS = 20
 """How many pages are searched for the runs of one session."""
@@ -58,7 +61,12 @@ class EmbeddedRuns:
         for _ in range(ROUNDS):
             with _translated():
                 rows = await self._engine.runs(
-                    limit=limit, status=status, function=function, before=before, text=session, timed=not any_kind
+                    limit=limit,
+                    status=status,
+                    function=function,
+                    before=before,
+                    text=session,
+                    without=BEATS if any_kind else (),
                 )
                 sessions = await self._sessions([row.event_id for row in rows])
             shown = [_run(row, sessions.get(row.event_id)) for row in rows]

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,98 @@ async def test_only_a_disk_that_takes_its_time_is_worth_preparing_for(
         runs = await lab.runs_of("rec-plain")
     assert [run.status for run in runs] == ["Completed"] * 3
     assert bool(prepared) == prepares
+
+
+@pytest.mark.parametrize("worth_s", [-1.0, 10.0])
+async def test_a_sender_who_gives_up_takes_nothing_along(
+    tmp_path: Path, build: Any, done: list[str], monkeypatch: pytest.MonkeyPatch, worth_s: float
+) -> None:
+    """The event is queued already: its run goes on, after the claim is on disk, and uses up no attempt."""
+    async with running(tmp_path / "engine.db", build) as lab:
+        gate = threading.Event()
+        held = lab.engine._core.store._writer.read(lambda connection: gate.wait(_WAIT_S))
+        monkeypatch.setattr(writer, "_WORTH_PREPARING_S", worth_s)
+        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
+        await asyncio.sleep(0)
+        sending.cancel()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert done == [] and sending.cancelled()
+        gate.set()
+        await held
+        await lab.engine.idle()
+        (run,) = await lab.runs_of("rec-plain")
+    assert (run.status, done) == ("Completed", ["plain"])
+
+
+async def test_a_sender_who_gives_up_while_the_call_is_prepared_does_not_fail_it(
+    tmp_path: Path, build: Any, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path / "engine.db", build) as lab:
+        disk = SlowDisk(monkeypatch)
+        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
+        await disk.stopped()
+        sending.cancel()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert done == []
+        disk.go_on()
+        await lab.engine.idle()
+        (run,) = await lab.runs_of("rec-plain")
+        trace = await lab.engine.run(run.id)
+    assert (run.status, done, [step.failures for step in trace.steps]) == ("Completed", ["plain"], [])
+
+
+async def test_after_a_commit_that_failed_the_calls_of_its_neighbours_are_not_made_either(
+    tmp_path: Path, build: Any, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group fails as a whole; alone one fails again, and the other is written."""
+    commits = iter(["fails", "fails"])
+    in_loop = Writer._in_loop
+
+    def failing(this: Writer, act: Any, items: list[Any]) -> None:
+        in_loop(this, act, items)
+        if act is writer._prepare and items and next(commits, "") == "fails":
+            raise sqlite3.OperationalError("database or disk is full")
+
+    async with running(tmp_path / "engine.db", build) as lab:
+        monkeypatch.setattr(writer, "_WORTH_PREPARING_S", -1)
+        gate = threading.Event()
+        held = lab.engine._core.store._writer.read(lambda connection: gate.wait(_WAIT_S))
+        monkeypatch.setattr(Writer, "_in_loop", failing)
+        sending = [asyncio.create_task(lab.engine.send([{"name": "plain"}])) for _ in range(2)]
+        await asyncio.sleep(0)
+        gate.set()
+        await held
+        first, second = await asyncio.gather(*sending, return_exceptions=True)
+        await lab.engine.idle()
+        assert isinstance(first, StoreFailed) and isinstance(second, list)
+        assert (done, lab.engine.healthy) == ([], False)
+
+
+async def test_a_claim_that_failed_leaves_a_run_that_slept_as_it_was(
+    tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memos are in the file alone: one fewer than memory counts, which is no failure of the run."""
+
+    def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+        @client.create_function(fn_id="sleeper", trigger=inngest.TriggerEvent(event="sleep"), retries=0)
+        async def sleeper(ctx: inngest.Context) -> None:
+            await ctx.step.sleep("nap", timedelta(minutes=1))
+            done.append("woke")
+
+        return [sleeper]
+
+    async with running(tmp_path / "engine.db", build) as lab:
+        event_id = await lab.send("sleep")
+        disk = SlowDisk(monkeypatch)
+        lab.clock.advance(61)
+        await disk.stopped()
+        disk.go_on(fails=True)
+        await lab.engine.idle()
+        assert not lab.engine.healthy
+    monkeypatch.undo()
+    async with running(tmp_path / "engine.db", build) as again:
+        await again.pass_time(62)
+        run = await again.run_of(event_id)
+    assert (run.run.status, done) == ("Completed", ["woke"])

@@ -229,6 +229,7 @@ def main() -> None:
                 asyncio.run(Life(home, template, number).live())
             os._exit(0)
         sys.stdout.write(f"{os.waitpid(child, 0)[1]}\n")
+        sys.stdout.flush()  # or the next child has it too
 
 
 if __name__ == "__main__":
