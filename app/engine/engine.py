@@ -192,8 +192,8 @@ class Engine:
     ) -> list[history.RunRow]:  # fmt: skip
         """The newest runs first. `event_id` is the id that `send` returned; `before` a run id to page from; `since`
         and `until` bound their creation; `text` is looked for in their events. Runs that went well are left
-        out where an event named in `without` started them. Raises BadRequest for a status and UnknownFunction for a function that
-        does not exist."""
+        out where an event named in `without` started them. Raises BadRequest for a status and UnknownFunction for a
+        function that does not exist."""
         self._require_running()
         if function is not None:
             self._core.registry.require(function)

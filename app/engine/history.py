@@ -141,7 +141,8 @@ async def runs(
 ) -> list[RunRow]:  # fmt: skip
     """The newest runs first. `event_id` is an event's internal id; `before` a run id to page from; `since_ms` and
     `until_ms` bound their creation; `text` is looked for in their events, letter case aside. Runs that
-    went well are left out where an event named in `without` started them. Raises BadRequest for a status that does not exist."""
+    went well are left out where an event named in `without` started them. Raises BadRequest for a status that does not
+    exist."""
     if status is not None and status not in STATUSES:
         raise BadRequest(f"There is no status '{status}': accepted are {', '.join(STATUSES)}.")
     conditions, values = ["1"], list[object]()
