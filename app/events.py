@@ -245,6 +245,10 @@ class WakeDue(Event):
     wake_id: str = ""
 
 
+CLOCK = "inngest/scheduled.timer"
+"""The event of every schedule: Inngest's own name."""
+
+
 class BeatDue(Event):
     """A beat of the clock has found something to do."""
 

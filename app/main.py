@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import hashlib
 import importlib.metadata
 import json
@@ -66,8 +65,6 @@ from webhooks.way_in import Door, WayIn
 log = logging.getLogger("moab")
 
 STOP_WITHIN_S = 10
-GARBAGE_EVERY = 10_000
-"""New objects between two looks for garbage; the interpreter's own 700 cost 3 % of a busy service's time (measured)."""
 
 
 @dataclass(frozen=True)
@@ -152,14 +149,7 @@ async def _end(task: "asyncio.Task[None]") -> None:
 
 def serve(settings: Settings) -> None:
     """Run the service until SIGINT or SIGTERM."""
-    settle_memory()
     asyncio.run(_serve(settings))
-
-
-def settle_memory() -> None:
-    """What is imported stays for ever, and what a turn leaves behind is seldom cyclic: look for garbage more seldom."""
-    gc.freeze()
-    gc.set_threshold(GARBAGE_EVERY)
 
 
 async def _serve(settings: Settings) -> None:

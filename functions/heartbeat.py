@@ -8,9 +8,8 @@ from app.agent.harness import Harness
 from app.agent.heartbeat.beat import run_beat
 from app.agent.heartbeat.tick import tick
 from app.agent.steps import DurableSteps, unless_crashed
-from app.events import BeatDue, TurnEnded, WakeDue, WorkStepDone
+from app.events import CLOCK, BeatDue, TurnEnded, WakeDue, WorkStepDone
 
-CLOCK = "inngest/scheduled.timer"
 ALONE = f"event.name == '{CLOCK}' || event.name == '{BeatDue.name}' ? event.name : false"
 """Beats of the clock, and what they find to do, skip one another; what an event announces never is skipped."""
 

@@ -58,7 +58,7 @@ class Core:
         self.broken = False
         self._clock = clock
         self._feed = feed
-        self._pending = 0
+        self._writes: set[asyncio.Future[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._quiet = asyncio.Event()
         self.live: Live = stored.live
@@ -97,7 +97,7 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether anything is being called or written."""
-        return bool(self.executor.busy or self._pending or self._tasks)
+        return bool(self.executor.busy or self._writes or self._tasks)
 
     async def resume(self, stored: Stored) -> None:
         """Take up the calls, timers and waiting starts of an earlier process. Calls of apps not attached yet wait."""
@@ -152,11 +152,11 @@ class Core:
         self._write(change)
 
     def _write(self, change: Change) -> "asyncio.Future[None]":
-        self._pending += 1
         ahead = partial(self._release, change) if change.ready else None
         written = self.store.write(change.statements, ahead)
         for job in change.ready:
             job.written = written
+        self._writes.add(written)
         written.add_done_callback(partial(self._committed, change))
         return written
 
@@ -181,6 +181,8 @@ class Core:
     async def close(self, unfinished: list[Job]) -> int:
         """After the last call: finish what is being written, give back the calls that were cut off or never begun."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._writes:  # what they make ready is given back as well
+            await asyncio.wait(self._writes)
         unfinished = unfinished + self.executor.leftover()
         change = Change(self.now_ms())
         for job in unfinished:
@@ -207,7 +209,7 @@ class Core:
         return await self.store.memos(run.id)
 
     def _committed(self, change: Change, written: "asyncio.Future[None]") -> None:
-        self._pending -= 1
+        self._writes.discard(written)
         error = written.exception()
         if error is not None:
             # Memory and file disagree from here on: nothing more may be started from memory.

@@ -236,10 +236,8 @@ class Executor:
 
     async def _written(self, job: Job) -> None:
         """Raises StoreFailed if the claim could not be written."""
-        if job.written is not None and not job.written.done():
-            await asyncio.shield(job.written)  # others wait for it as well
         if job.written is not None:
-            job.written.result()
+            await asyncio.shield(job.written)  # others wait for it as well
 
     async def _memos(self, run: Run) -> Memos:
         for _ in range(_MEMO_READS):

@@ -22,7 +22,7 @@ ASGIApp = Callable[
 #: A request's body in parts; none of them is changed before the app has read it.
 Body = Sequence[bytes | bytearray]
 #: Gives the body when it may be sent.
-Asked = Callable[[], Awaitable[Body]]
+BodySource = Callable[[], Awaitable[Body]]
 #: The host that requests within the process carry; it never resolves.
 PRIVATE_HOST = "engine.internal"
 _CONNECT_TIMEOUT_S = 10.0
@@ -44,7 +44,7 @@ class Transport(Protocol):
     #: Whether a large body must be replaced by the `use_api` mark.
     limits_body: bool
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: BodySource) -> Answer:
         """Make a call. The app learns nothing of it before `body` gives its body; what that raises is raised."""
         ...
 
@@ -58,11 +58,13 @@ class AsgiTransport:
         self._app = app
         self._path = path
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: BodySource) -> Answer:
         """The app is entered at once, and finds its way to the body, which it waits for."""
         return await self.request("POST", query, headers, body)
 
-    async def request(self, method: str, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+    async def request(
+        self, method: str, query: Mapping[str, str], headers: Mapping[str, str], body: BodySource
+    ) -> Answer:
         """Any request to the app."""
         scope = {
             "type": "http",
@@ -85,17 +87,16 @@ class AsgiTransport:
         try:
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
-            if exchange.refused:
-                raise exchange.refused from None
             # The app's own middleware failed; the SDK itself answers every error of a function.
-            raise TransportFailed(f"The app failed with {type(error).__name__}: {error}") from error
+            if exchange.refused is None:
+                raise TransportFailed(f"The app failed with {type(error).__name__}: {error}") from error
         return exchange.answer()
 
 
 class _Exchange:
     """One request and its answer, seen from the server's side of ASGI."""
 
-    def __init__(self, body: Asked) -> None:
+    def __init__(self, body: BodySource) -> None:
         self._ask = body
         self._body: list[bytes | bytearray] | None = None
         self._is_read = False
@@ -145,7 +146,7 @@ class HttpTransport:
         self._signing_key = signing_key
         self._now_s = now_s
 
-    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: Asked) -> Answer:
+    async def post(self, query: Mapping[str, str], headers: Mapping[str, str], body: BodySource) -> Answer:
         sent, content = dict(headers), b"".join(await body())
         if self._signing_key:
             sent["x-inngest-signature"] = sign(content, self._signing_key, self._now_s())

@@ -18,13 +18,13 @@ from app.engine.errors import (
 )
 from app.engine.feed import RunChange
 from app.errors import BadInput, MoabError, NotFound, ServiceUnavailable
-from app.events import BeatDue, wire_safe
+from app.events import CLOCK, BeatDue, wire_safe
 
 SESSION_FIELDS = ("$.data.sessionKey", "$.data.subSessionKey", "$.data.event.data.sessionKey")
 """Where an event names its session: ours, a sub-agent's, and the event inside an announcement of the engine."""
 MESSAGE_FIELDS = ("$.data.messageKey", "$.data.event.data.messageKey")
 
-BEATS = ("inngest/scheduled.timer", BeatDue.name)
+BEATS = (CLOCK, BeatDue.name)
 """What starts the beats of the clock: those that went well are shown where they are asked for."""
 
 ROUNDS = 20

@@ -1,8 +1,10 @@
 """While the disk takes in a claim, the call finds its way to its app; the app learns nothing before it is there."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,24 @@ from tests.engine.lab import Lab, running
 from tests.engine.recorder import Recorder
 
 _WAIT_S = 20
+
+
+async def others() -> None:
+    """Let everybody else do what there is to do."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def busy(lab: Lab) -> AsyncIterator[None]:
+    """The writer has something else to do, and what is asked of it meanwhile queues up."""
+    gate = threading.Event()
+    held = lab.engine._core.store._writer.read(lambda connection: gate.wait(_WAIT_S))
+    try:
+        yield
+    finally:
+        gate.set()
+        await held
 
 
 class SlowDisk:
@@ -43,8 +63,13 @@ class SlowDisk:
     async def stopped(self) -> None:
         """Return when the disk works on a commit, and everybody else has done what there is to do."""
         await asyncio.wait_for(self._stopped.wait(), _WAIT_S)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await others()
+
+    async def sending(self, lab: Lab) -> "asyncio.Task[list[str]]":
+        """An event is sent, and the disk works on its run."""
+        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
+        await self.stopped()
+        return sending
 
     def go_on(self, *, fails: bool = False) -> None:
         self._fails = fails
@@ -89,8 +114,7 @@ async def test_a_call_is_prepared_while_its_claim_is_written_and_told_when_it_is
 ) -> None:
     async with running(tmp_path / "engine.db", build) as lab:
         disk = SlowDisk(monkeypatch)
-        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
-        await disk.stopped()
+        sending = await disk.sending(lab)
         assert (len(entered), done, sending.done()) == (1, [], False)
         disk.go_on()
         run = await lab.run_of((await sending)[0])
@@ -104,8 +128,7 @@ async def test_a_run_that_is_cancelled_while_its_claim_is_written_does_nothing(
 ) -> None:
     async with running(tmp_path / "engine.db", build) as lab:
         disk = SlowDisk(monkeypatch)
-        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
-        await disk.stopped()
+        sending = await disk.sending(lab)
         (run_id,) = lab.engine._core.live.runs
         cancelling = asyncio.create_task(lab.engine.cancel(run_id))
         await asyncio.sleep(0)
@@ -121,8 +144,7 @@ async def test_a_claim_that_cannot_be_written_is_a_call_that_was_not_made(
 ) -> None:
     async with running(tmp_path / "engine.db", build) as lab:
         disk = SlowDisk(monkeypatch)
-        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
-        await disk.stopped()
+        sending = await disk.sending(lab)
         disk.go_on(fails=True)
         with pytest.raises(StoreFailed, match="disk I/O error"):
             await sending
@@ -136,8 +158,7 @@ async def test_stop_while_a_claim_is_written_leaves_the_call_to_the_next_start(
     lab = Lab(tmp_path / "engine.db", build)
     await lab.start()
     disk = SlowDisk(monkeypatch)
-    sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
-    await disk.stopped()
+    sending = await disk.sending(lab)
     stopping = asyncio.create_task(lab.engine.stop(grace_s=0))
     await asyncio.sleep(0)
     disk.go_on()
@@ -178,8 +199,7 @@ async def test_a_call_is_told_of_the_step_that_ended_beside_it_meanwhile(
         leave["p"].set()
         await disk.stopped()
         leave["q"].set()
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await others()
         disk.go_on()
         await lab.engine.idle()
         run = await lab.run_of(event_id)
@@ -211,17 +231,13 @@ async def test_a_sender_who_gives_up_takes_nothing_along(
 ) -> None:
     """The event is queued already: its run goes on, after the claim is on disk, and uses up no attempt."""
     async with running(tmp_path / "engine.db", build) as lab:
-        gate = threading.Event()
-        held = lab.engine._core.store._writer.read(lambda connection: gate.wait(_WAIT_S))
         monkeypatch.setattr(writer, "_WORTH_PREPARING_S", worth_s)
-        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
-        await asyncio.sleep(0)
-        sending.cancel()
-        for _ in range(100):
+        async with busy(lab):
+            sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
             await asyncio.sleep(0)
-        assert done == [] and sending.cancelled()
-        gate.set()
-        await held
+            sending.cancel()
+            await others()
+            assert done == [] and sending.cancelled()
         await lab.engine.idle()
         (run,) = await lab.runs_of("rec-plain")
     assert (run.status, done) == ("Completed", ["plain"])
@@ -232,11 +248,9 @@ async def test_a_sender_who_gives_up_while_the_call_is_prepared_does_not_fail_it
 ) -> None:
     async with running(tmp_path / "engine.db", build) as lab:
         disk = SlowDisk(monkeypatch)
-        sending = asyncio.create_task(lab.engine.send([{"name": "plain"}]))
-        await disk.stopped()
+        sending = await disk.sending(lab)
         sending.cancel()
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await others()
         assert done == []
         disk.go_on()
         await lab.engine.idle()
@@ -259,25 +273,19 @@ async def test_after_a_commit_that_failed_the_calls_of_its_neighbours_are_not_ma
 
     async with running(tmp_path / "engine.db", build) as lab:
         monkeypatch.setattr(writer, "_WORTH_PREPARING_S", -1)
-        gate = threading.Event()
-        held = lab.engine._core.store._writer.read(lambda connection: gate.wait(_WAIT_S))
         monkeypatch.setattr(Writer, "_in_loop", failing)
-        sending = [asyncio.create_task(lab.engine.send([{"name": "plain"}])) for _ in range(2)]
-        await asyncio.sleep(0)
-        gate.set()
-        await held
+        async with busy(lab):
+            sending = [asyncio.create_task(lab.engine.send([{"name": "plain"}])) for _ in range(2)]
+            await asyncio.sleep(0)
         first, second = await asyncio.gather(*sending, return_exceptions=True)
         await lab.engine.idle()
         assert isinstance(first, StoreFailed) and isinstance(second, list)
         assert (done, lab.engine.healthy) == ([], False)
 
 
-async def test_a_claim_that_failed_leaves_a_run_that_slept_as_it_was(
-    tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its memos are in the file alone: one fewer than memory counts, which is no failure of the run."""
-
-    def build(client: inngest.Inngest) -> list[inngest.Function[Any]]:
+@pytest.fixture
+def sleeps(done: list[str]) -> Any:
+    def functions(client: inngest.Inngest) -> list[inngest.Function[Any]]:
         @client.create_function(fn_id="sleeper", trigger=inngest.TriggerEvent(event="sleep"), retries=0)
         async def sleeper(ctx: inngest.Context) -> None:
             await ctx.step.sleep("nap", timedelta(minutes=1))
@@ -285,7 +293,32 @@ async def test_a_claim_that_failed_leaves_a_run_that_slept_as_it_was(
 
         return [sleeper]
 
-    async with running(tmp_path / "engine.db", build) as lab:
+    return functions
+
+
+async def test_a_call_that_comes_due_during_a_calm_stop_was_not_interrupted(
+    tmp_path: Path, sleeps: Any, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path / "engine.db", sleeps)
+    await lab.start()
+    await lab.send("sleep")
+    monkeypatch.setattr(writer, "_WORTH_PREPARING_S", 10.0)
+    async with busy(lab):
+        lab.clock.advance(61)
+        await others()
+        stopping = asyncio.create_task(lab.engine.stop(grace_s=0))
+        await others()
+    await stopping
+    with contextlib.closing(sqlite3.connect(tmp_path / "engine.db")) as file:
+        assert file.execute("SELECT claimed, interruptions FROM jobs").fetchall() == [(0, 0)]
+    assert done == []
+
+
+async def test_a_claim_that_failed_leaves_a_run_that_slept_as_it_was(
+    tmp_path: Path, sleeps: Any, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memos are in the file alone: one fewer than memory counts, which is no failure of the run."""
+    async with running(tmp_path / "engine.db", sleeps) as lab:
         event_id = await lab.send("sleep")
         disk = SlowDisk(monkeypatch)
         lab.clock.advance(61)
@@ -294,7 +327,7 @@ async def test_a_claim_that_failed_leaves_a_run_that_slept_as_it_was(
         await lab.engine.idle()
         assert not lab.engine.healthy
     monkeypatch.undo()
-    async with running(tmp_path / "engine.db", build) as again:
+    async with running(tmp_path / "engine.db", sleeps) as again:
         await again.pass_time(62)
         run = await again.run_of(event_id)
     assert (run.run.status, done) == ("Completed", ["woke"])

@@ -10,8 +10,7 @@ import pytest
 
 from app.agent.heartbeat import beat, tick
 from app.agent.heartbeat.look import look_around
-from app.events import BeatDue, WakeDue
-from functions.heartbeat import CLOCK
+from app.events import CLOCK, BeatDue, WakeDue
 from tests.unit.core.embedded import Embedded, embedded
 from tests.unit.house import message
 

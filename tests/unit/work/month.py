@@ -6,6 +6,7 @@ Files come as planned, people make goals of some, the model is away for a while,
 """
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -29,7 +30,6 @@ from app.agent.models.llm import PLAIN, Asking, Completion, ModelFailure, Troubl
 from app.channels import outbox
 from app.clock import ManualClock
 from app.events import Destination
-from app.main import settle_memory
 from app.memory.workspace import Workspace
 from app.sessions import calls, people, session
 from app.work import wakes
@@ -217,7 +217,7 @@ def set_wakes(house: House) -> None:
 def main() -> None:
     """Prints how each life ended, as `os.waitpid` tells it."""
     home, template = Path(sys.argv[1]), Path(sys.argv[2])
-    settle_memory()
+    gc.freeze()  # as the service does
     if hasattr(os, "sched_setaffinity"):  # the threads of a beat follow one another: on one core they hand over faster
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     for number in range(len(CRASHES) + 1):
